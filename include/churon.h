@@ -1,0 +1,212 @@
+/* churon.h: the public interface of Churon (추론), one library from a model file to its answer.
+ *
+ * Ownership: a function whose first argument is `T **out` gives the caller a new object, which the matching
+ * close/free function takes back (NULL is allowed there). A returned pointer is borrowed; its lifetime is
+ * written beside the function. Text is UTF-8 with an explicit length; nothing needs a terminating zero.
+ *
+ * Errors: every call that can fail returns a status and, if `err` is not NULL, fills it with one line that
+ * names what was wrong, what was expected and what came. The library never prints, exits or aborts.
+ *
+ * Threads: a model is immutable and may be used by many threads at once. A sequence belongs to one thread at
+ * a time. Sequences that generate at the same time on different threads are decoded together, and each gets
+ * the same bytes as it would alone.
+ */
+#ifndef CHURON_H
+#define CHURON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define CHURON_API      __attribute__((visibility("default")))
+#define CHURON_MUST_USE __attribute__((warn_unused_result))
+#else
+#define CHURON_API
+#define CHURON_MUST_USE
+#endif
+
+#define CHURON_VERSION "0.1.0"
+
+/* The version of the library that is running, e.g. "0.1.0". Static. */
+CHURON_API const char *churon_version(void);
+
+/* ---- status and error ------------------------------------------------------------------------------- */
+
+typedef enum churon_status {
+    CHURON_OK = 0,
+    CHURON_INVALID = 1,     /* an argument or a request is wrong; the message names the field */
+    CHURON_CORRUPT = 2,     /* a file is damaged or contradicts itself */
+    CHURON_UNSUPPORTED = 3, /* well-formed, but not something this version can do */
+    CHURON_NOT_FOUND = 4,   /* no such file, model or name */
+    CHURON_LIMIT = 5,       /* over a declared limit (context, size, steps); the message has both numbers */
+    CHURON_NO_MEMORY = 6,   /* an allocation failed; nothing was changed */
+    CHURON_IO = 7,          /* the operating system refused; the message has its reason */
+    CHURON_BUSY = 8,        /* a bounded queue is full; try again later */
+    CHURON_CANCELLED = 9,   /* stopped by the caller */
+    CHURON_INTERNAL = 10    /* a defect of Churon itself */
+} churon_status;
+
+typedef struct churon_error {
+    churon_status code;
+    char message[508]; /* zero-terminated, one line */
+} churon_error;
+
+/* A short lower-case name, e.g. "corrupt". Static. */
+CHURON_API const char *churon_status_name(churon_status status);
+
+/* ---- model ------------------------------------------------------------------------------------------ */
+
+typedef struct churon_model churon_model;
+
+typedef struct churon_model_options {
+    size_t size;            /* sizeof(churon_model_options) */
+    uint32_t threads;       /* 0: physical cores */
+    uint32_t context;       /* tokens a sequence may hold; 0: what the model was trained with */
+    uint32_t max_sequences; /* sequences that may decode together; 0: 16 */
+    uint64_t kv_memory; /* bytes for the KV cache; 0: what max_sequences of `context` need, at most half of
+                           the memory that is free */
+} churon_model_options;
+
+typedef struct churon_model_info {
+    size_t size;              /* sizeof(churon_model_info), set by the caller */
+    const char *architecture; /* "llama"; borrowed, lives as long as the model */
+    const char *name;         /* general.name of the file, or "" */
+    uint64_t parameters;
+    uint64_t weights_bytes; /* resident bytes of the packed weights */
+    uint32_t n_vocab;
+    uint32_t n_layer;
+    uint32_t n_embd;
+    uint32_t context;         /* tokens that a sequence may hold */
+    uint32_t context_trained; /* tokens that the model was trained with */
+    int32_t bos, eos;         /* -1: none */
+    const char *isa;          /* instruction set in use: "ref", "avx2", "avx512" */
+    uint32_t threads;
+} churon_model_info;
+
+/* Opens a model file (GGUF): maps it, checks every description in it, packs the weights for this machine.
+ * `options` may be NULL. */
+CHURON_API CHURON_MUST_USE churon_status churon_model_open(churon_model **out, const char *path,
+                                                           const churon_model_options *options,
+                                                           churon_error *err);
+/* Gives the model back. Sequences keep it alive until they are closed. */
+CHURON_API void churon_model_close(churon_model *model);
+CHURON_API CHURON_MUST_USE churon_status churon_model_describe(const churon_model *model,
+                                                               churon_model_info *info, churon_error *err);
+
+/* ---- text ------------------------------------------------------------------------------------------- */
+
+/* Text to token ids. Writes at most `capacity` ids and sets *n to the number that the text has; when that is
+ * more than `capacity` the status is CHURON_LIMIT. `special`: add bos/eos as the model's file asks, and read
+ * special tokens such as <|im_start|> in the text as one token (otherwise they are plain text). */
+CHURON_API CHURON_MUST_USE churon_status churon_tokenize(const churon_model *model, const char *text,
+                                                         size_t text_len, bool special, int32_t *ids,
+                                                         size_t capacity, size_t *n, churon_error *err);
+
+/* Token ids to bytes. Sets *len to the number of bytes; CHURON_LIMIT when that is more than `capacity`.
+ * Special tokens give no text unless `special` is set. */
+CHURON_API CHURON_MUST_USE churon_status churon_detokenize(const churon_model *model, const int32_t *ids,
+                                                           size_t n, bool special, char *text,
+                                                           size_t capacity, size_t *len, churon_error *err);
+
+typedef struct churon_message {
+    const char *role; /* "system", "user", "assistant"; zero-terminated */
+    const char *content;
+    size_t content_len;
+} churon_message;
+
+/* Messages through the model's chat template, ending where the assistant's answer begins. Sets *len;
+ * CHURON_LIMIT when that is more than `capacity`. Tokenize the result with `special` set. */
+CHURON_API CHURON_MUST_USE churon_status churon_chat_prompt(const churon_model *model,
+                                                            const churon_message *messages, size_t n,
+                                                            char *text, size_t capacity, size_t *len,
+                                                            churon_error *err);
+
+/* ---- sequence --------------------------------------------------------------------------------------- */
+
+typedef struct churon_sequence churon_sequence;
+
+CHURON_API CHURON_MUST_USE churon_status churon_sequence_open(churon_sequence **out, churon_model *model,
+                                                              churon_error *err);
+CHURON_API void churon_sequence_close(churon_sequence *seq);
+
+/* Appends tokens. They are computed by the next call of _logits or _generate. Over the context:
+ * CHURON_LIMIT with both numbers, and nothing is appended. */
+CHURON_API CHURON_MUST_USE churon_status churon_sequence_feed(churon_sequence *seq, const int32_t *ids,
+                                                              size_t n, churon_error *err);
+/* Tokens in the sequence, fed and generated. */
+CHURON_API size_t churon_sequence_length(const churon_sequence *seq);
+/* Forgets everything after the first `length` tokens (0: start anew). */
+CHURON_API CHURON_MUST_USE churon_status churon_sequence_truncate(churon_sequence *seq, size_t length,
+                                                                  churon_error *err);
+
+/* Logits of the token after the last one: f32 [n_vocab], borrowed, valid until the next call on this
+ * sequence. */
+CHURON_API CHURON_MUST_USE churon_status churon_sequence_logits(churon_sequence *seq, const float **logits,
+                                                                size_t *n_vocab, churon_error *err);
+
+/* ---- generation ------------------------------------------------------------------------------------- */
+
+/* Steps run in this order: logit bias, repetition, frequency and presence penalties, DRY, temperature, top-k,
+ * typical, top-p, min-p, XTC, draw. Fill with churon_generate_options_init, then change what you need. */
+typedef struct churon_generate_options {
+    size_t size;          /* sizeof(churon_generate_options) */
+    size_t max_tokens;    /* 0: up to the context */
+    uint64_t seed;        /* a request's draws depend on nothing else */
+    float temperature;    /* 0: greedy */
+    uint32_t top_k;       /* 0: off */
+    float top_p;          /* 1: off */
+    float min_p;          /* 0: off */
+    float typical_p;      /* 1: off */
+    float repeat_penalty; /* 1: off; over the last `repeat_last_n` tokens */
+    uint32_t repeat_last_n;
+    float frequency_penalty; /* 0: off */
+    float presence_penalty;  /* 0: off */
+    float dry_multiplier;    /* 0: off */
+    float dry_base;
+    uint32_t dry_allowed_length;
+    float xtc_probability; /* 0: off */
+    float xtc_threshold;
+    bool ignore_eos;
+    const char *const *stop; /* strings that end the answer; not part of it */
+    size_t n_stop;
+} churon_generate_options;
+
+typedef enum churon_finish {
+    CHURON_FINISH_NONE = 0,
+    CHURON_FINISH_STOP = 1,      /* end-of-sequence token, stop id or stop string */
+    CHURON_FINISH_LENGTH = 2,    /* max_tokens or the end of the context */
+    CHURON_FINISH_CANCELLED = 3, /* the callback said so */
+    CHURON_FINISH_ERROR = 4
+} churon_finish;
+
+typedef struct churon_generation {
+    size_t size; /* sizeof(churon_generation), set by the caller */
+    churon_finish finish;
+    size_t prompt_tokens; /* computed before the first token of the answer */
+    size_t tokens;        /* generated */
+    double prefill_s, decode_s;
+} churon_generation;
+
+/* Called with text as it becomes certain: whole characters, never part of a stop string. Return false to stop
+ * within one step. Runs on the thread that called churon_sequence_generate. */
+typedef bool (*churon_text_fn)(void *user, const char *text, size_t len);
+
+CHURON_API void churon_generate_options_init(const churon_model *model, churon_generate_options *options);
+
+/* Continues the sequence. The generated tokens become part of it. `options`, `on_text` and `result` may be
+ * NULL. */
+CHURON_API CHURON_MUST_USE churon_status churon_sequence_generate(churon_sequence *seq,
+                                                                  const churon_generate_options *options,
+                                                                  churon_text_fn on_text, void *user,
+                                                                  churon_generation *result,
+                                                                  churon_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

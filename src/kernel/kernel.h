@@ -1,0 +1,152 @@
+/* kernel.h: arithmetic on raw memory, one table for each instruction set.
+ *
+ * The table starts as the scalar reference and each instruction set replaces what it beats; callers hold one
+ * `const kernels *` and never ask which. Kernels allocate nothing, keep no state and read nothing outside the
+ * sizes they are given. Threads split output rows, tokens or heads and call the same kernel on their part.
+ *
+ * The law of sums (what makes a result independent of batch, chunk and thread count): every output is one
+ * chain of fused multiply-adds in a fixed order that depends on nothing but K. For quantized weights, blocks
+ * of 32 values (16 where the type scales 16) in ascending order: the integer product of a block is exact,
+ * converted to f32, then acc = fma(isum, w_scale * a_scale, acc) and, for types with a minimum,
+ * acc = fma(w_min, a_sum, acc), where a_sum = a_scale * (float)integer sum of the block. For float weights,
+ * k ascending: acc = fma(w[k], a[k], acc). All instruction sets follow the same chain, so they agree bit for
+ * bit; lanes are rows of the weight matrix. */
+#ifndef KERNEL_KERNEL_H
+#define KERNEL_KERNEL_H
+
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+typedef enum kernel_isa { KERNEL_REF, KERNEL_AVX2, KERNEL_AVX512, KERNEL_ISA_COUNT } kernel_isa;
+
+/* ---- packed weights --------------------------------------------------------------------------------- */
+
+enum { PACK_ROWS = 16 }; /* rows that are interleaved: lane = row. The last group is filled with zero rows. */
+
+/* A weight matrix [rows, cols], rows interleaved by 16, one layout for every instruction set. Immutable after
+ * packing. The memory at `data` is the owner's (64-byte aligned). */
+typedef struct packed {
+    dtype type;         /* of the source; decides the layout, see pack.c */
+    size_t rows, cols;  /* cols: a multiple of the type's block */
+    size_t group_bytes; /* distance of two groups of 16 rows, a multiple of 64 */
+    uint8_t *data;
+} packed;
+
+/* Bytes that a matrix takes when packed; 0 on overflow or if cols is no multiple of the block. */
+size_t pack_bytes(dtype type, size_t rows, size_t cols);
+/* Sets *out over `memory` (pack_bytes) and packs groups [g0, g1) from rows in file layout; threads may pack
+ * different groups at once. */
+void pack_init(packed *out, dtype type, size_t rows, size_t cols, void *memory);
+void pack_groups(const packed *out, const void *source, size_t g0, size_t g1);
+static inline size_t pack_n_groups(const packed *w) {
+    return (w->rows + PACK_ROWS - 1) / PACK_ROWS;
+}
+
+/* ---- activations ------------------------------------------------------------------------------------ */
+
+enum { ACT_BLOCK = 32 };
+
+/* Rows of activations in the form that matrix products read. For float weights only `f32` is read, for
+ * quantized weights only the others. A row is quantized for itself: no neighbour influences it. Columns are a
+ * multiple of 32 for quantized weights. */
+typedef struct activations {
+    size_t cols;
+    const float *f32; /* [n, cols] */
+    int8_t *q;        /* [n, cols], -127..127 */
+    float *scale;     /* [n, cols/32]: value = scale * q */
+    int16_t *sum16;   /* [n, cols/16]: sums of 16 consecutive q */
+} activations;
+
+/* ---- the table -------------------------------------------------------------------------------------- */
+
+/* Keys and values of one KV head, `KV_PAGE` positions a page, in f16 bits.
+ * k: [KV_PAGE/16][head_dim_k][16], 16 keys interleaved (lane = key); v: [KV_PAGE][head_dim_v]. Unwritten
+ * positions are zero, never garbage. */
+enum { KV_PAGE = 32, ATTN_BLOCK = 64, ATTN_CHUNK = 256 };
+
+typedef struct attn_head {
+    size_t head_dim_k, head_dim_v;  /* multiples of 16, at most 512 */
+    size_t group;                   /* query heads that share this KV head */
+    float scale;                    /* of q.k, usually 1/sqrt(head_dim_k) */
+    float soft_cap;                 /* 0: none; s = cap*tanh(s/cap) after scaling */
+    size_t window;                  /* a query at p sees keys p-window+1..p; 0: all up to p */
+    const uint16_t *const *k_pages; /* [n_pages], page i holds positions KV_PAGE*i.. */
+    const uint16_t *const *v_pages;
+} attn_head;
+
+/* Partial softmax over one chunk of keys, for one query head: o is not normalised. */
+typedef struct attn_partial {
+    float max, sum;
+} attn_partial;
+
+typedef struct kernels {
+    kernel_isa isa;
+    const char *name; /* "ref", "avx2", "avx512" */
+
+    /* y[t*ldy + r] = sum_k W[r,k] x[t,k] for tokens [0, n) and the rows of groups [g0, g1).
+     * scratch: matmul_scratch bytes, 64-byte aligned, one per thread. Any n; small n unpacks in registers,
+     * larger n through a panel, with the same bits. */
+    void (*matmul)(const packed *w, size_t g0, size_t g1, const activations *x, size_t n, float *y,
+                   size_t ldy, void *scratch);
+
+    /* One row of weights back to f32: [cols] (embedding look-up in the packed matrix). */
+    void (*unpack_row)(const packed *w, size_t row, float *out);
+
+    /* q, scale, sum16 of one row; n: a multiple of 32. NaN or infinity in x gives NaN scales, so that it
+     * shows in the result instead of vanishing. */
+    void (*quantize)(const float *x, size_t n, int8_t *q, float *scale, int16_t *sum16);
+
+    /* y = x / sqrt(mean(x^2) + eps) * w; w may be NULL (1). y may be x. */
+    void (*rms_norm)(const float *x, const float *w, size_t n, float eps, float *y);
+    void (*add)(float *y, const float *x, size_t n);                          /* y += x */
+    void (*scale)(float *y, float s, size_t n);                               /* y *= s */
+    void (*silu_mul)(const float *gate, const float *up, float *y, size_t n); /* silu(gate)*up */
+    void (*gelu_tanh_mul)(const float *gate, const float *up, float *y,
+                          size_t n);                 /* gelu(gate)*up, tanh form */
+    void (*soft_cap)(float *y, float cap, size_t n); /* cap*tanh(y/cap) */
+
+    /* Rotates the first n_rot values of a head in place. interleaved: pairs (2i, 2i+1), else (i, i+n_rot/2).
+     * cos_sin: [n_rot/2, 2]. */
+    void (*rope)(float *head, const float *cos_sin, size_t n_rot, bool interleaved);
+
+    /* Stores k [head_dim_k] and v [head_dim_v] of one position as f16 at `slot` (0..KV_PAGE-1) of its page.
+     */
+    void (*kv_store)(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
+                     const float *v, size_t head_dim_v);
+
+    /* Attention of n consecutive queries of one sequence (positions pos .. pos+n-1) for one KV head over the
+     * keys of chunk c: positions [c*ATTN_CHUNK, (c+1)*ATTN_CHUNK) that each query may see; pages hold at
+     * least pos+n positions. q: [n, group, head_dim_k] with row stride ldq floats (heads of a group are
+     * adjacent). partial: [n, group], o: [n, group, head_dim_v] (dense), both written whole; a query that
+     * sees no key of the chunk gets max = -inf, sum = 0, o = 0. Per query the order is fixed: blocks of
+     * ATTN_BLOCK keys counted from position 0, block maximum, exp, rescale only if the maximum rose, then
+     * values by ascending key. scratch: attn_scratch bytes, 64-byte aligned. */
+    void (*attn_chunk)(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                       attn_partial *partial, float *o, void *scratch);
+    /* Adds a later chunk's partial into an earlier one (both one query head): the merge in ascending order.
+     */
+    void (*attn_merge)(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,
+                       size_t head_dim_v);
+    /* out = o / sum. */
+    void (*attn_finish)(const attn_partial *p, const float *o, size_t head_dim_v, float *out);
+
+    /* Maximum of n logits and log(sum(exp(x - max))) in a fixed order. NaN anywhere gives NaN in *max. */
+    void (*log_sum_exp)(const float *x, size_t n, float *max, float *lse);
+    /* The k largest of n values (k <= n, k <= TOP_MAX), descending, ties by lower index. NaN sorts last. */
+    void (*top_k)(const float *x, size_t n, size_t k, uint32_t *index, float *value);
+    /* y[i] = exp(x[i]), within 2 ulp, exact 0 below the smallest normal's log. y may be x. */
+    void (*exp)(const float *x, float *y, size_t n);
+} kernels;
+
+enum { TOP_MAX = 1024 };
+
+/* Scratch for one thread. matmul: for matrices with at most max_cols columns and n at most max_tokens. */
+size_t matmul_scratch(size_t max_cols, size_t max_tokens);
+size_t attn_scratch(size_t max_head_dim, size_t max_group, size_t max_tokens);
+
+/* The table of one instruction set; NULL if this processor lacks it. Static. */
+const kernels *kernels_for(kernel_isa isa);
+/* The best of this processor, or what CHURON_CPU names; an error if that is unknown or lacking. */
+MUST_USE status kernels_select(const kernels **out, error *err);
+
+#endif
