@@ -1,9 +1,62 @@
-/* main.c: the program's entry: finds the subcommand and hands over. */
-#include "churon.h"
+/* main.c: the program's entry: finds the command and hands over. */
+#include "cli/cli.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
-int main(void) {
-    puts(churon_version());
-    return 0;
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} command;
+
+static const command commands[] = {
+    {"version", cmd_version, "version, compiler and instruction sets"},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *to) {
+    fprintf(to, "Churon %s: from a model file to its answers.\n\nUsage: churon COMMAND [arguments]\n\n",
+            churon_version());
+    for (size_t i = 0; i < N_COMMANDS; i++) fprintf(to, "  %-12s%s\n", commands[i].name, commands[i].summary);
+    fprintf(to, "\n'churon COMMAND --help' shows a command's options and an example.\n"
+                "Example:\n  churon run model.gguf \"Why is the sky blue?\"\n");
+}
+
+static int report_unknown(const char *word) {
+    const char *names[N_COMMANDS];
+    char list[256] = "";
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i].name;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    int near = args_nearest(word, names, N_COMMANDS);
+    char advice[64] = "See 'churon --help'.";
+    if (near >= 0) snprintf(advice, sizeof advice, "Did you mean '%s'?", names[near]);
+    cli_error("command line: field COMMAND: expected one of %s, got %.60s, which this version does not "
+              "have. %s",
+              list, word, advice);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    /* A reader that leaves (churon run … | head) shows as EPIPE where it is written, not as a killed
+     * program. */
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        print_help(stdout);
+        return EXIT_YES;
+    }
+    if (strcmp(word, "--version") == 0) word = "version";
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(word, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    }
+    return report_unknown(word);
 }

@@ -1,0 +1,85 @@
+/* cli.c: see cli.h. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool reader_gone, write_failed;
+
+static void print_line(const char *prefix, const char *fmt, va_list ap) {
+    char line[1024];
+    int n = vsnprintf(line, sizeof line, fmt, ap);
+    if (n < 0) line[0] = '\0';
+    for (char *at = line; *at; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+    }
+    fprintf(stderr, "%s%s\n", prefix, line);
+}
+
+void cli_error(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("churon: error: ", fmt, ap);
+    va_end(ap);
+}
+
+void cli_note(bool quiet, const char *fmt, ...) {
+    if (quiet) return;
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("", fmt, ap);
+    va_end(ap);
+}
+
+int cli_refuse(const char *command, const error *err) {
+    cli_error("%s: %s", command, err->message);
+    return EXIT_NO;
+}
+
+int cli_fail(const char *command, const error *err) {
+    (void)cli_refuse(command, err);
+    return err->code == CHURON_INVALID ? EXIT_USAGE : EXIT_NO;
+}
+
+bool cli_write(const char *bytes, size_t n) {
+    if (reader_gone || write_failed) return false;
+    while (n > 0) {
+        ssize_t k = write(STDOUT_FILENO, bytes, n);
+        if (k < 0) {
+            if (errno == EINTR) continue;
+            if (errno == EPIPE) {
+                reader_gone = true;
+            } else {
+                write_failed = true;
+                cli_error("stdout: cannot write: %s", strerror(errno));
+            }
+            return false;
+        }
+        bytes += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+int cli_finish(int result) {
+    return write_failed && result == EXIT_YES ? EXIT_NO : result;
+}
+
+int cli_print_json(const str *json) {
+    error err;
+    if (str_check(json, &err) != CHURON_OK) return cli_refuse("json", &err);
+    bool written = cli_write(json->data, json->len) && cli_write("\n", 1);
+    return cli_finish(written || reader_gone ? EXIT_YES : EXIT_NO);
+}
+
+bool cli_is_terminal(int fd) {
+    return isatty(fd) == 1;
+}
+
+bool cli_use_color(int fd) {
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return cli_is_terminal(fd) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+}
