@@ -4,11 +4,16 @@
  * done. Inside, members meet at pool_barrier. Work is split by the code in fn, statically, so that what a
  * thread computes never depends on timing. Workers spin about 50 us after the last job and then sleep
  * (waking costs tens of us in a guest, a spinning hand-over well under one).
+ *
+ * Every member computes in the default floating-point environment (round to nearest, subnormals kept),
+ * whatever the calling program has set: its setting is back when pool_run returns.
  * Owner: one thread at a time calls pool_run. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
 #include "base/status.h"
+
+enum { POOL_MAX_THREADS = 1024 };
 
 typedef struct pool pool;
 
@@ -20,11 +25,13 @@ typedef struct pool_member {
 
 typedef void (*pool_fn)(void *ctx, const pool_member *me);
 
+/* threads: 1..POOL_MAX_THREADS, the caller included. More than the machine has is slow but works. */
 MUST_USE status pool_create(pool **out, size_t threads, error *err);
 void pool_free(pool *p);
 size_t pool_threads(const pool *p);
 void pool_run(pool *p, pool_fn fn, void *ctx);
-/* All members of the running job wait for each other. Memory written before is visible after. */
+/* All members of the running job wait for each other. Memory written before is visible after. Every member
+ * calls it the same number of times in a job. */
 void pool_barrier(const pool_member *me);
 
 /* The part [*from, *to) of n items that member `me` does: sizes differ by at most one unit of `multiple`. */
