@@ -65,8 +65,8 @@ size_t gguf_n_values(const gguf *g);
 const gguf_value *gguf_value_at(const gguf *g, size_t i); /* of the first part; i < gguf_n_values */
 size_t gguf_n_tensors(const gguf *g);                     /* of all parts */
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
-const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name); /* NULL if there is none; hashed */
-const gguf_value *gguf_find(const gguf *g, const char *key);          /* NULL if there is none; hashed */
+const gguf_tensor *gguf_tensor_find(const gguf *g, const char *name); /* NULL if there is none; O(log n) */
+const gguf_value *gguf_find(const gguf *g, const char *key);          /* NULL if there is none; O(log n) */
 
 /* Typed reads of a key. The _or forms take `fallback` when the key is absent. A value of another type, or one
  * that does not fit, is an error that names key, expected and got (any integer type is taken for an integer,
