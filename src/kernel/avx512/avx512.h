@@ -1,0 +1,31 @@
+/* avx512.h: kernels for AVX-512 (F, BW, DQ, VL, CD, VNNI, VBMI).
+ *
+ * Contracts: the fields of the same names in kernel.h. Only table.c and the other files of this folder
+ * include this. */
+#ifndef KERNEL_AVX512_AVX512_H
+#define KERNEL_AVX512_AVX512_H
+
+#include "kernel/kernel.h"
+
+void matmul_avx512(const packed *w, size_t g0, size_t g1, const activations *x, size_t n, float *y,
+                   size_t ldy, void *scratch);
+void quantize_avx512(const float *x, size_t n, int8_t *q, float *scale, int16_t *sum16);
+void rms_norm_avx512(const float *x, const float *w, size_t n, float eps, float *y);
+void add_avx512(float *y, const float *x, size_t n);
+void scale_avx512(float *y, float s, size_t n);
+void silu_mul_avx512(const float *gate, const float *up, float *y, size_t n);
+void gelu_tanh_mul_avx512(const float *gate, const float *up, float *y, size_t n);
+void soft_cap_avx512(float *y, float cap, size_t n);
+void rope_avx512(float *head, const float *cos_sin, size_t n_rot, bool interleaved);
+void kv_store_avx512(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
+                     const float *v, size_t head_dim_v);
+void attn_chunk_avx512(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                       attn_partial *partial, float *o, void *scratch);
+void attn_merge_avx512(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,
+                       size_t head_dim_v);
+void attn_finish_avx512(const attn_partial *p, const float *o, size_t head_dim_v, float *out);
+void log_sum_exp_avx512(const float *x, size_t n, float *max, float *lse);
+void top_k_avx512(const float *x, size_t n, size_t k, uint32_t *index, float *value);
+void exp_avx512(const float *x, float *y, size_t n);
+
+#endif

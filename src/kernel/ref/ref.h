@@ -1,0 +1,32 @@
+/* ref.h: the scalar reference: portable C that defines what every other table must compute.
+ *
+ * Contracts: the fields of the same names in kernel.h. Only table.c and the other files of this folder
+ * include this. */
+#ifndef KERNEL_REF_REF_H
+#define KERNEL_REF_REF_H
+
+#include "kernel/kernel.h"
+
+void matmul_ref(const packed *w, size_t g0, size_t g1, const activations *x, size_t n, float *y, size_t ldy,
+                void *scratch);
+void unpack_row_ref(const packed *w, size_t row, float *out);
+void quantize_ref(const float *x, size_t n, int8_t *q, float *scale, int16_t *sum16);
+void rms_norm_ref(const float *x, const float *w, size_t n, float eps, float *y);
+void add_ref(float *y, const float *x, size_t n);
+void scale_ref(float *y, float s, size_t n);
+void silu_mul_ref(const float *gate, const float *up, float *y, size_t n);
+void gelu_tanh_mul_ref(const float *gate, const float *up, float *y, size_t n);
+void soft_cap_ref(float *y, float cap, size_t n);
+void rope_ref(float *head, const float *cos_sin, size_t n_rot, bool interleaved);
+void kv_store_ref(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
+                  const float *v, size_t head_dim_v);
+void attn_chunk_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                    attn_partial *partial, float *o, void *scratch);
+void attn_merge_ref(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,
+                    size_t head_dim_v);
+void attn_finish_ref(const attn_partial *p, const float *o, size_t head_dim_v, float *out);
+void log_sum_exp_ref(const float *x, size_t n, float *max, float *lse);
+void top_k_ref(const float *x, size_t n, size_t k, uint32_t *index, float *value);
+void exp_ref(const float *x, float *y, size_t n);
+
+#endif

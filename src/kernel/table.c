@@ -1,0 +1,93 @@
+/* table.c: one table of kernels for each instruction set, and the choice among them.
+ *
+ * A table names the reference where its instruction set has nothing better. */
+#include "kernel/avx2/avx2.h"
+#include "kernel/avx512/avx512.h"
+#include "kernel/pack.h"
+#include "kernel/ref/ref.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <cpuid.h>
+#define HAVE_X86 1
+#endif
+
+static const kernels table_ref = {
+    .isa = KERNEL_REF,
+    .name = "ref",
+    .matmul = matmul_ref,
+    .unpack_row = unpack_row_ref,
+    .quantize = quantize_ref,
+};
+
+#ifdef HAVE_X86
+
+static const kernels table_avx2 = {
+    .isa = KERNEL_AVX2,
+    .name = "avx2",
+    .matmul = matmul_ref,
+    .unpack_row = unpack_row_ref,
+    .quantize = quantize_ref,
+};
+
+static const kernels table_avx512 = {
+    .isa = KERNEL_AVX512,
+    .name = "avx512",
+    .matmul = matmul_ref,
+    .unpack_row = unpack_row_ref,
+    .quantize = quantize_ref,
+};
+
+/* What the files of avx2/ and avx512/ are compiled for (CMakeLists.txt). The compiler's run-time check
+ * includes that the operating system saves the registers. F16C is asked from the processor: older compilers
+ * do not know its name. */
+static bool has_avx2(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vnni") &&
+           __builtin_cpu_supports("avx512vbmi");
+}
+
+#endif
+
+const kernels *kernels_for(kernel_isa isa) {
+    if (isa == KERNEL_REF) return &table_ref;
+#ifdef HAVE_X86
+    if (isa == KERNEL_AVX2 && has_avx2()) return &table_avx2;
+    if (isa == KERNEL_AVX512 && has_avx512()) return &table_avx512;
+#endif
+    return NULL;
+}
+
+status kernels_select(const kernels **out, error *err) {
+    static const char *const names[KERNEL_ISA_COUNT] = {"ref", "avx2", "avx512"};
+    const char *wanted = getenv("CHURON_CPU");
+    *out = NULL;
+    for (int isa = KERNEL_ISA_COUNT - 1; isa >= 0; isa--) {
+        bool named = wanted != NULL && strcmp(wanted, names[isa]) == 0;
+        if (wanted != NULL && !named) continue;
+        *out = kernels_for((kernel_isa)isa);
+        if (*out != NULL) return CHURON_OK;
+        if (named) {
+            return error_set(err, CHURON_UNSUPPORTED,
+                             "CHURON_CPU: expected an instruction set of this processor, got '%s'", wanted);
+        }
+    }
+    return error_set(err, CHURON_INVALID, "CHURON_CPU: expected ref, avx2 or avx512, got '%s'", wanted);
+}
+
+/* The panel of 32 rows, as f32 for float types (4 bytes a value; quantized ones take less: a byte and scales
+ * and minima for every 16), and what is known of each token's blocks of 16 (8 bytes). */
+size_t matmul_scratch(size_t max_cols, size_t max_tokens) {
+    size_t tokens = max_tokens < PANEL_TOKENS ? max_tokens : PANEL_TOKENS;
+    size_t cols = (max_cols + 63) / 64 * 64;
+    return cols * PANEL_ROWS * 4 + cols / 16 * 8 * tokens + 64;
+}
