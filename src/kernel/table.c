@@ -20,6 +20,20 @@ static const kernels table_ref = {
     .matmul = matmul_ref,
     .unpack_row = unpack_row_ref,
     .quantize = quantize_ref,
+    .rms_norm = rms_norm_ref,
+    .add = add_ref,
+    .scale = scale_ref,
+    .silu_mul = silu_mul_ref,
+    .gelu_tanh_mul = gelu_tanh_mul_ref,
+    .soft_cap = soft_cap_ref,
+    .rope = rope_ref,
+    .kv_store = kv_store_ref,
+    .attn_chunk = attn_chunk_ref,
+    .attn_merge = attn_merge_ref,
+    .attn_finish = attn_finish_ref,
+    .log_sum_exp = log_sum_exp_ref,
+    .top_k = top_k_ref,
+    .exp = exp_ref,
 };
 
 #ifdef HAVE_X86
@@ -30,6 +44,20 @@ static const kernels table_avx2 = {
     .matmul = matmul_ref,
     .unpack_row = unpack_row_ref,
     .quantize = quantize_ref,
+    .rms_norm = rms_norm_ref,
+    .add = add_ref,
+    .scale = scale_ref,
+    .silu_mul = silu_mul_ref,
+    .gelu_tanh_mul = gelu_tanh_mul_ref,
+    .soft_cap = soft_cap_ref,
+    .rope = rope_ref,
+    .kv_store = kv_store_ref,
+    .attn_chunk = attn_chunk_ref,
+    .attn_merge = attn_merge_ref,
+    .attn_finish = attn_finish_ref,
+    .log_sum_exp = log_sum_exp_ref,
+    .top_k = top_k_ref,
+    .exp = exp_ref,
 };
 
 static const kernels table_avx512 = {
@@ -38,6 +66,20 @@ static const kernels table_avx512 = {
     .matmul = matmul_ref,
     .unpack_row = unpack_row_ref,
     .quantize = quantize_ref,
+    .rms_norm = rms_norm_ref,
+    .add = add_ref,
+    .scale = scale_ref,
+    .silu_mul = silu_mul_ref,
+    .gelu_tanh_mul = gelu_tanh_mul_ref,
+    .soft_cap = soft_cap_ref,
+    .rope = rope_ref,
+    .kv_store = kv_store_ref,
+    .attn_chunk = attn_chunk_ref,
+    .attn_merge = attn_merge_ref,
+    .attn_finish = attn_finish_ref,
+    .log_sum_exp = log_sum_exp_ref,
+    .top_k = top_k_ref,
+    .exp = exp_ref,
 };
 
 /* What the files of avx2/ and avx512/ are compiled for (CMakeLists.txt). The compiler's run-time check
