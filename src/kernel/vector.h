@@ -61,6 +61,7 @@ static inline uint32_t select_index(uint64_t key) {
 /* The end of log_sum_exp: total = sum of exp(x - m). */
 void log_sum_exp_end(const float *x, size_t n, float m, double total, float *max, float *lse);
 
+float select_value(uint64_t key); /* a NaN for every NaN, +0 for -0 */
 /* Moves the k largest of keys [n] to the front, in any order, and returns the smallest of them. 0 < k <= n.
  */
 uint64_t select_largest(uint64_t *keys, size_t n, size_t k);

@@ -16,6 +16,14 @@ uint64_t select_key(float value, uint32_t index) {
     return (uint64_t)bits << 32 | (uint32_t)~index;
 }
 
+float select_value(uint64_t key) {
+    uint32_t bits = (uint32_t)(key >> 32);
+    float value;
+    bits = bits == 0 ? 0x7fc00000u : bits >> 31 ? bits & 0x7fffffffu : ~bits;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static void swap(uint64_t *a, uint64_t *b) {
     uint64_t t = *a;
     *a = *b;

@@ -65,7 +65,7 @@ void rope_ref(float *head, const float *cos_sin, size_t n_rot, bool interleaved)
         float *a = head + i * step, *b = a + distance;
         float c = cos_sin[2 * i], s = cos_sin[2 * i + 1], x0 = *a, x1 = *b;
         *a = fmaf(x0, c, -(x1 * s));
-        *b = fmaf(x0, s, x1 * c);
+        *b = fmaf(x1, c, x0 * s);
     }
 }
 
