@@ -438,7 +438,7 @@ static status check_count(const cursor *c, const char *what, uint64_t count, siz
                      most, c->size, count);
 }
 
-static status parse(gguf_part *p, error *err) {
+status gguf_part_parse(gguf_part *p, error *err) {
     cursor c = {p->map.data, p->map.size, 0};
     uint64_t n_tensors, n_entries;
     TRY(take_version(&c, p, err));
@@ -454,7 +454,7 @@ static status parse(gguf_part *p, error *err) {
 status gguf_part_open(gguf_part *out, const char *path, error *err) {
     *out = (gguf_part){0};
     TRY(file_map_open(&out->map, path, err));
-    status st = parse(out, err);
+    status st = gguf_part_parse(out, err);
     if (st != CHURON_OK) {
         error_prefix(err, "%s", path);
         gguf_part_close(out);

@@ -27,6 +27,9 @@ typedef struct gguf_part {
 /* Maps and checks the file. On an error *out is empty. */
 MUST_USE status gguf_part_open(gguf_part *out, const char *path, error *err);
 void gguf_part_close(gguf_part *p);
+/* The checking alone, of what p->map holds; the rest of *p is empty. After an error *p is still to be closed.
+ */
+MUST_USE status gguf_part_parse(gguf_part *p, error *err);
 const gguf_entry *gguf_part_find(const gguf_part *p, const char *key, size_t len);
 
 /* Integer value with a range; the error names key, expected and got. */
