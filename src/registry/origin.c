@@ -1,0 +1,165 @@
+/* origin.c: see origin.h. */
+#include "registry/origin.h"
+
+#include "base/file.h"
+#include "base/json_out.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ORIGIN_MAX_BYTES = 1 << 20 };
+
+void origin_free(origin *o) {
+    str_free(&o->source);
+    mem_free(o->files);
+    *o = (origin){0};
+}
+
+bool origin_name_ok(const char *name, size_t n) {
+    if (n == 0 || n > ORIGIN_MAX_NAME || name[0] == '.') return false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c < 0x20 || c == 0x7f || c == '/') return false;
+    }
+    return !(n == strlen("origin.json") && memcmp(name, "origin.json", n) == 0);
+}
+
+status digest_parse(const char *text, char hex[DIGEST_HEX], error *err) {
+    size_t n = strlen(text);
+    if (n != DIGEST_HEX - 1) {
+        return error_set(err, CHURON_INVALID, "sha256: expected 64 hexadecimal digits, got %zu characters",
+                         n);
+    }
+    for (size_t i = 0; i <= n; i++) {
+        char c = text[i];
+        if (c >= 'A' && c <= 'F') c = (char)(c - 'A' + 'a');
+        if (c && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) {
+            return error_set(err, CHURON_INVALID, "sha256: expected hexadecimal digits, got \"%.64s\"", text);
+        }
+        hex[i] = c;
+    }
+    return CHURON_OK;
+}
+
+status origin_add(origin *o, const origin_file *file, error *err) {
+    if (o->n_files >= ORIGIN_MAX_FILES) {
+        return error_set(err, CHURON_LIMIT, "files: expected at most %d, got more", ORIGIN_MAX_FILES);
+    }
+    origin_file *grown = mem_realloc(o->files, (o->n_files + 1) * sizeof *grown);
+    if (!grown) return error_no_memory(err, "model record", sizeof *grown);
+    o->files = grown;
+    o->files[o->n_files++] = *file;
+    return CHURON_OK;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------- */
+
+static status bad(error *err, const char *field, const char *expected) {
+    return error_set(err, CHURON_CORRUPT, "origin.json: %s: expected %s", field, expected);
+}
+
+static status read_file_record(origin_file *out, const json_t *j, error *err) {
+    const json_t *name = json_object_get(j, "name"), *bytes = json_object_get(j, "bytes");
+    const json_t *mtime = json_object_get(j, "mtime_ns"), *sha = json_object_get(j, "sha256");
+    if (!json_is_string(name) || !origin_name_ok(json_string_value(name), json_string_length(name))) {
+        return bad(err, "files.name", "a file name");
+    }
+    if (!json_is_integer(bytes) || json_integer_value(bytes) < 0) return bad(err, "files.bytes", "a size");
+    if (!json_is_integer(mtime)) return bad(err, "files.mtime_ns", "an integer");
+    if (!json_is_string(sha)) return bad(err, "files.sha256", "a string");
+    memcpy(out->name, json_string_value(name), json_string_length(name) + 1);
+    out->bytes = (uint64_t)json_integer_value(bytes);
+    out->mtime_ns = json_integer_value(mtime);
+    return digest_parse(json_string_value(sha), out->digest, err);
+}
+
+static status read_record(origin *out, const json_t *j, error *err) {
+    const json_t *source = json_object_get(j, "source"), *added = json_object_get(j, "added");
+    const json_t *files = json_object_get(j, "files");
+    if (!json_is_string(source)) return bad(err, "source", "a string");
+    if (!json_is_integer(added)) return bad(err, "added", "an integer");
+    if (!json_is_array(files) || json_array_size(files) == 0)
+        return bad(err, "files", "a list that is not empty");
+    str_add(&out->source, json_string_value(source), json_string_length(source));
+    out->added = json_integer_value(added);
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        origin_file file;
+        TRY(read_file_record(&file, json_array_get(files, i), err));
+        TRY(origin_add(out, &file, err));
+    }
+    return str_check(&out->source, err);
+}
+
+status origin_read(origin *out, const char *dir, error *err) {
+    *out = (origin){0};
+    str path = {0}, text = {0};
+    json_t *j = NULL;
+    str_fmt(&path, "%s/origin.json", dir);
+    status st = str_check(&path, err);
+    if (st == CHURON_OK) st = file_read(&text, str_cstr(&path), ORIGIN_MAX_BYTES, err);
+    if (st == CHURON_OK) {
+        json_error_t why;
+        j = json_loadb(str_cstr(&text), text.len, JSON_REJECT_DUPLICATES, &why);
+        st = j ? read_record(out, j, err)
+               : error_set(err, CHURON_CORRUPT, "origin.json: expected JSON, got: %s", why.text);
+        if (st != CHURON_OK) error_prefix(err, "%s", dir);
+    }
+    json_decref(j);
+    str_free(&path);
+    str_free(&text);
+    if (st != CHURON_OK) origin_free(out);
+    return st;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------- */
+
+static void record_text(const origin *o, str *text) {
+    json_out j = json_out_begin(text);
+    json_out_object(&j, NULL);
+    json_out_string(&j, "source", str_cstr(&o->source), o->source.len);
+    json_out_int(&j, "added", o->added);
+    json_out_array(&j, "files");
+    for (size_t i = 0; i < o->n_files; i++) {
+        const origin_file *f = &o->files[i];
+        json_out_object(&j, NULL);
+        json_out_cstr(&j, "name", f->name);
+        json_out_uint(&j, "bytes", f->bytes);
+        json_out_int(&j, "mtime_ns", f->mtime_ns);
+        json_out_cstr(&j, "sha256", f->digest);
+        json_out_end_object(&j);
+    }
+    json_out_end_array(&j);
+    json_out_end_object(&j);
+    str_put(text, '\n');
+}
+
+static status write_all(const char *path, const str *text, error *err) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool ok = fd >= 0;
+    for (size_t at = 0; ok && at < text->len;) {
+        ssize_t n = write(fd, text->data + at, text->len - at);
+        if (n < 0 && errno == EINTR) continue;
+        ok = n > 0;
+        if (ok) at += (size_t)n;
+    }
+    ok = ok && fsync(fd) == 0;
+    int code = errno;
+    if (fd >= 0 && close(fd) != 0) ok = false;
+    return ok ? CHURON_OK : error_set(err, CHURON_IO, "%s: cannot write: %s", path, strerror(code));
+}
+
+status origin_write(const origin *o, const char *dir, error *err) {
+    str path = {0}, text = {0};
+    str_fmt(&path, "%s/origin.json", dir);
+    record_text(o, &text);
+    status st = str_check(&path, err);
+    if (st == CHURON_OK) st = str_check(&text, err);
+    if (st == CHURON_OK) st = write_all(str_cstr(&path), &text, err);
+    str_free(&path);
+    str_free(&text);
+    return st;
+}

@@ -1,0 +1,43 @@
+/* origin.h: origin.json, the record of where a stored version came from. Only the registry reads and writes
+ * it: {"source", "added", "files": [{"name", "bytes", "mtime_ns", "sha256"}]}, the model's first file first.
+ */
+#ifndef REGISTRY_ORIGIN_H
+#define REGISTRY_ORIGIN_H
+
+#include "base/str.h"
+#include "registry/digest.h"
+
+enum { ORIGIN_MAX_FILES = 1000, ORIGIN_MAX_NAME = 255 };
+
+typedef struct origin_file {
+    char name[ORIGIN_MAX_NAME + 1]; /* a file name, no path */
+    uint64_t bytes;
+    int64_t mtime_ns;
+    char digest[DIGEST_HEX];
+} origin_file;
+
+/* Zero-initialise, free with origin_free. */
+typedef struct origin {
+    str source;
+    int64_t added; /* seconds since 1970 */
+    origin_file *files;
+    size_t n_files;
+} origin;
+
+void origin_free(origin *o);
+
+/* Adds a file after those that are there. */
+MUST_USE status origin_add(origin *o, const origin_file *file, error *err);
+
+/* Folder `dir` holds origin.json. Reading checks every field; writing is synchronous (fsync). */
+MUST_USE status origin_read(origin *out, const char *dir, error *err);
+MUST_USE status origin_write(const origin *o, const char *dir, error *err);
+
+/* May this be the name of a file in the store? No slash, no control character, no leading dot, not
+ * origin.json, at most ORIGIN_MAX_NAME bytes. */
+bool origin_name_ok(const char *name, size_t n);
+
+/* 64 hexadecimal digits, to lower case. */
+MUST_USE status digest_parse(const char *text, char hex[DIGEST_HEX], error *err);
+
+#endif
