@@ -23,15 +23,15 @@ typedef struct tile {
     float *y;            /* [T, ldy] */
     size_t ldy;
     uint16_t mask; /* rows of the last row vector that exist */
-    size_t ahead;  /* prefetch so many bytes ahead; 0: not */
+    size_t ahead;  /* packed: fetch so many bytes ahead into the second-level cache; 0: not */
 } tile;
 
 typedef void (*tile_fn)(const tile *t);
 
-/* [type][tokens - 1][row vectors - 1], packed weights. NULL for float types. */
-extern const tile_fn tiles_packed[DTYPE_COUNT][TILE_TOKENS][TILE_VECTORS];
-/* [scale16][has_min][tokens - 1][row vectors - 1], panels. */
-extern const tile_fn tiles_panel[2][2][TILE_TOKENS][TILE_VECTORS];
+/* [type][tokens - 1], one row vector of packed weights. NULL for float types. */
+extern const tile_fn tiles_packed[DTYPE_COUNT][TILE_TOKENS];
+/* [scale16][has_min][row vectors - 1][tokens - 1], panels. */
+extern const tile_fn tiles_panel[2][2][TILE_VECTORS][TILE_TOKENS];
 
 /* Unpacks the row vector of one group into a panel: for each block 8 lines of bytes, then 1 or 2 lines of f32
  * scales, then as many of minima where the type has them. */

@@ -43,12 +43,18 @@ void (*const panel_unpack[DTYPE_COUNT])(const uint8_t *group, size_t blocks, uin
     [DTYPE_Q6_K] = unpack_q6_k, [DTYPE_IQ4_NL] = unpack_iq4_nl,
 };
 
-TILE_FNS(panel_32, PANEL_32)
-TILE_FNS(panel_32_min, PANEL_32_MIN)
-TILE_FNS(panel_16, PANEL_16)
-TILE_FNS(panel_16_min, PANEL_16_MIN)
+TILE_FNS(panel_32, PANEL_32, 1)
+TILE_FNS(panel_32, PANEL_32, 2)
+TILE_FNS(panel_32_min, PANEL_32_MIN, 1)
+TILE_FNS(panel_32_min, PANEL_32_MIN, 2)
+TILE_FNS(panel_16, PANEL_16, 1)
+TILE_FNS(panel_16, PANEL_16, 2)
+TILE_FNS(panel_16_min, PANEL_16_MIN, 1)
+TILE_FNS(panel_16_min, PANEL_16_MIN, 2)
 
-const tile_fn tiles_panel[2][2][TILE_TOKENS][TILE_VECTORS] = {
-    {TILE_LIST(panel_32), TILE_LIST(panel_32_min)},
-    {TILE_LIST(panel_16), TILE_LIST(panel_16_min)},
+const tile_fn tiles_panel[2][2][TILE_VECTORS][TILE_TOKENS] = {
+    {{TILE_LIST(panel_32, 1), TILE_LIST(panel_32, 2)},
+     {TILE_LIST(panel_32_min, 1), TILE_LIST(panel_32_min, 2)}},
+    {{TILE_LIST(panel_16, 1), TILE_LIST(panel_16, 2)},
+     {TILE_LIST(panel_16_min, 1), TILE_LIST(panel_16_min, 2)}},
 };

@@ -232,6 +232,12 @@ INLINE void tile_run(int src, int T, int R, const tile *a) {
     UNROLL
     for (int t = 0; t < T; t++) acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (size_t i = 0; i < a->blocks; i += (size_t)per_unit, unit += src_unit_bytes(src)) {
+        if (src < DTYPE_COUNT && a->ahead != 0) {
+            UNROLL
+            for (size_t at = 0; at < src_unit_bytes(src); at += 64) {
+                _mm_prefetch((const char *)unit + a->ahead + at, _MM_HINT_T1);
+            }
+        }
         for (int b = 0; b < per_unit; b++) tile_block(src, T, R, a, unit, i + (size_t)b, b, acc);
     }
     UNROLL
@@ -242,27 +248,19 @@ INLINE void tile_run(int src, int T, int R, const tile *a) {
     }
 }
 
+/* Functions name_TxR for T = 1..6 tokens, and their list. */
 #define TILE_FN(name, src, T, R)                                                                             \
     static void name##_##T##x##R(const tile *a) {                                                            \
         tile_run(src, T, R, a);                                                                              \
     }
-#define TILE_FNS(name, src)                                                                                  \
-    TILE_FN(name, src, 1, 1)                                                                                 \
-    TILE_FN(name, src, 2, 1)                                                                                 \
-    TILE_FN(name, src, 3, 1)                                                                                 \
-    TILE_FN(name, src, 4, 1)                                                                                 \
-    TILE_FN(name, src, 5, 1)                                                                                 \
-    TILE_FN(name, src, 6, 1)                                                                                 \
-    TILE_FN(name, src, 1, 2)                                                                                 \
-    TILE_FN(name, src, 2, 2)                                                                                 \
-    TILE_FN(name, src, 3, 2)                                                                                 \
-    TILE_FN(name, src, 4, 2)                                                                                 \
-    TILE_FN(name, src, 5, 2)                                                                                 \
-    TILE_FN(name, src, 6, 2)
-#define TILE_LIST(name)                                                                                      \
-    {                                                                                                        \
-        {name##_1x1, name##_1x2}, {name##_2x1, name##_2x2}, {name##_3x1, name##_3x2},                        \
-            {name##_4x1, name##_4x2}, {name##_5x1, name##_5x2}, {name##_6x1, name##_6x2},                    \
-    }
+#define TILE_FNS(name, src, R)                                                                               \
+    TILE_FN(name, src, 1, R)                                                                                 \
+    TILE_FN(name, src, 2, R)                                                                                 \
+    TILE_FN(name, src, 3, R)                                                                                 \
+    TILE_FN(name, src, 4, R)                                                                                 \
+    TILE_FN(name, src, 5, R)                                                                                 \
+    TILE_FN(name, src, 6, R)
+#define TILE_LIST(name, R)                                                                                   \
+    { name##_1x##R, name##_2x##R, name##_3x##R, name##_4x##R, name##_5x##R, name##_6x##R }
 
 #endif
