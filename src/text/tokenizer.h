@@ -72,6 +72,7 @@ typedef struct token_list {
 } token_list;
 void token_list_free(token_list *l);
 MUST_USE status token_list_add(token_list *l, int32_t id, error *err);
+MUST_USE status token_list_append(token_list *l, const int32_t *ids, size_t n, error *err);
 
 typedef struct tokenize_options {
     bool add_special;   /* bos/eos as the file asks */
