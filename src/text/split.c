@@ -36,7 +36,7 @@ static const split_rule rules[] = {
     {"chatglm-bpe", false, false, false, 1, {split_cl100k_3}},
     {"glm4", false, true, false, 1, {split_cl100k_3}},
     {"deepseek-r1-qwen", false, false, false, 1, {split_cl100k_1}},
-    {"qwen35", true, false, false, 1, {split_qwen35}},
+    {"qwen35", false, false, false, 1, {split_qwen35}},
     {"deepseek-coder",
      false,
      false,
