@@ -43,11 +43,13 @@ typedef struct chat_message {
 } chat_message;
 
 /* Appends the prompt that the chat template makes of the messages. No template in the file: an error that
- * says so. `extra` may be NULL: further context names (a dict of `arena`). */
+ * says so. */
 MUST_USE status lm_bundle_chat_prompt(const lm_bundle *b, const chat_message *messages, size_t n,
                                       bool add_generation_prompt, str *out, error *err);
 
 /* ---- generation ------------------------------------------------------------------------------------- */
+
+enum { GENERATION_MAX_STOPS = 64 };
 
 typedef struct generation_request {
     sampler_params sampling;
@@ -97,6 +99,8 @@ MUST_USE status generation_start(generation **out, lm_bundle *b, engine_seq *seq
                                  generation_fn on_event, void *user, error *err);
 void generation_cancel(generation *g);        /* any thread; the last event follows within one step */
 finish_reason generation_wait(generation *g); /* blocks; steps the engine if no other thread does */
+/* The same, but returns after at most one step, with FINISH_NONE if the answer goes on. */
+finish_reason generation_wait_step(generation *g);
 engine_job_stats generation_stats(const generation *g);
 void generation_free(generation *g); /* after its last event has returned */
 

@@ -24,7 +24,8 @@ typedef struct lm_config {
     rope_scaling scaling;
     float rope_factor;              /* linear, yarn: context multiple */
     uint32_t rope_original_context; /* yarn */
-    float yarn_attn_factor, yarn_beta_fast, yarn_beta_slow, yarn_ext_factor;
+    float yarn_attn_factor;         /* extra factor on cos and sin, over the usual 0.1*ln(factor)+1 */
+    float yarn_beta_fast, yarn_beta_slow, yarn_ext_factor;
     uint32_t no_rope_every; /* smollm3: every n-th layer has no rotary embedding; 0: all have */
     /* variations */
     activation act;

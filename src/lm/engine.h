@@ -34,7 +34,7 @@ void engine_free(engine *e); /* no job may be unfinished, no sequence open */
 /* ---- sequences -------------------------------------------------------------------------------------- */
 
 MUST_USE status engine_seq_open(engine_seq **out, engine *e, error *err);
-void engine_seq_close(engine_seq *s);
+void engine_seq_close(engine_seq *s); /* like engine_job_free; its job must have ended */
 size_t engine_seq_length(const engine_seq *s);
 const int32_t *engine_seq_tokens(const engine_seq *s); /* borrowed until the next change */
 MUST_USE status engine_seq_append(engine_seq *s, const int32_t *ids, size_t n, error *err);
@@ -79,8 +79,10 @@ MUST_USE status engine_submit(engine_job **out, engine_seq *s, const engine_job_
 void engine_cancel(engine_job *j);
 /* Blocks until the job has ended, stepping the engine if no other thread does. */
 engine_finish engine_wait(engine_job *j);
+/* The same, but returns after at most one step, with ENGINE_RUNNING if the job goes on. */
+engine_finish engine_wait_step(engine_job *j);
 engine_job_stats engine_job_stats_get(const engine_job *j); /* after its end, or in its callbacks */
-void engine_job_free(engine_job *j);                        /* after its end */
+void engine_job_free(engine_job *j); /* after its on_end; waits for the end of that step; not in a callback */
 
 /* ---- service ---------------------------------------------------------------------------------------- */
 

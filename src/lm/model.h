@@ -10,11 +10,12 @@ typedef struct lm_layer {
     const float *attn_norm, *ffn_norm;           /* [n_embd] */
     const float *attn_post_norm, *ffn_post_norm; /* [n_embd] or NULL */
     const float *q_norm, *k_norm;                /* [head_dim] or NULL */
-    const float *bq, *bk, *bv, *bo;              /* or NULL */
-    packed wq, wk, wv;                           /* [n_head*head_dim, n_embd] … */
-    packed wo;                                   /* [n_embd, n_head*head_dim_v] */
-    packed w_gate, w_up;                         /* [n_ff, n_embd] */
-    packed w_down;                               /* [n_embd, n_ff] */
+    const float *bq, *bk, *bv, *bo;              /* biases of the matrices below, each may be NULL */
+    const float *b_gate, *b_up, *b_down;
+    packed wq, wk, wv;   /* [n_head*head_dim, n_embd] … */
+    packed wo;           /* [n_embd, n_head*head_dim_v] */
+    packed w_gate, w_up; /* [n_ff, n_embd] */
+    packed w_down;       /* [n_embd, n_ff] */
 } lm_layer;
 
 typedef struct lm_model {

@@ -1,0 +1,128 @@
+/* kv.c: see kv.h. */
+#include "lm/kv.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+struct kv_pool {
+    size_t n_pages, n_free;
+    uint32_t *free_pages; /* a stack of page numbers */
+    uint8_t *dirty;       /* [n_pages]: was written, must be zeroed before it is used again */
+    uint16_t *data;
+    size_t page_values;  /* f16 values of a page, all layers and heads */
+    size_t layer_values; /* of one layer */
+    size_t key_values;   /* of one head's keys */
+    size_t head_values;  /* of one head's keys and values */
+    size_t bytes;
+    uint32_t n_layer, n_head;
+    size_t head_dim_k, head_dim_v;
+};
+
+size_t kv_bytes_per_token(const lm_config *c) {
+    return (size_t)c->n_layer * c->n_head_kv * (c->head_dim_k + c->head_dim_v) * sizeof(uint16_t);
+}
+
+status kv_pool_create(kv_pool **out, const lm_config *c, size_t n_pages, error *err) {
+    *out = NULL;
+    kv_pool *p = mem_calloc(1, sizeof *p);
+    if (!p) return error_no_memory(err, "KV cache", sizeof *p);
+    p->n_layer = c->n_layer;
+    p->n_head = c->n_head_kv;
+    p->head_dim_k = c->head_dim_k;
+    p->head_dim_v = c->head_dim_v;
+    p->key_values = (size_t)KV_PAGE * c->head_dim_k;
+    p->head_values = p->key_values + (size_t)KV_PAGE * c->head_dim_v;
+    p->layer_values = p->head_values * p->n_head;
+    p->page_values = p->layer_values * p->n_layer;
+    p->n_pages = p->n_free = n_pages;
+    bool fits = n_pages > 0 && n_pages < UINT32_MAX && size_mul(n_pages, p->page_values * 2, &p->bytes);
+    p->free_pages = fits ? mem_alloc(n_pages * sizeof *p->free_pages) : NULL;
+    p->dirty = fits ? mem_calloc(n_pages, 1) : NULL;
+    p->data = fits ? mem_pages(p->bytes) : NULL;
+    if (!p->free_pages || !p->dirty || !p->data) {
+        status st = error_no_memory(err, "KV cache", p->bytes);
+        kv_pool_free(p);
+        return st;
+    }
+    for (size_t i = 0; i < n_pages; i++) p->free_pages[i] = (uint32_t)(n_pages - 1 - i);
+    *out = p;
+    return CHURON_OK;
+}
+
+void kv_pool_free(kv_pool *p) {
+    if (!p) return;
+    mem_free(p->free_pages);
+    mem_free(p->dirty);
+    mem_pages_free(p->data, p->bytes);
+    mem_free(p);
+}
+
+size_t kv_pool_free_pages(const kv_pool *p) {
+    return p->n_free;
+}
+
+size_t kv_pool_pages(const kv_pool *p) {
+    return p->n_pages;
+}
+
+uint16_t *kv_keys(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) {
+    return p->data + (size_t)page * p->page_values + layer * p->layer_values + head * p->head_values;
+}
+
+uint16_t *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) {
+    return kv_keys(p, page, layer, head) + p->key_values;
+}
+
+status kv_seq_open(kv_seq *s, size_t max_context, error *err) {
+    *s = (kv_seq){0};
+    size_t max_pages = (max_context + KV_PAGE - 1) / KV_PAGE;
+    s->pages = mem_alloc(max_pages * sizeof *s->pages);
+    if (!s->pages) return error_no_memory(err, "KV page table", max_pages * sizeof *s->pages);
+    s->max_pages = max_pages;
+    return CHURON_OK;
+}
+
+status kv_seq_reserve(kv_pool *p, kv_seq *s, size_t length, error *err) {
+    size_t need = (length + KV_PAGE - 1) / KV_PAGE;
+    if (need <= s->n_pages) return CHURON_OK;
+    size_t more = need - s->n_pages;
+    if (need > s->max_pages || more > p->n_free) {
+        return error_set(err, CHURON_LIMIT,
+                         "KV cache: expected room for %zu more pages of %d tokens, got %zu free", more,
+                         KV_PAGE, p->n_free);
+    }
+    for (size_t i = 0; i < more; i++) {
+        uint32_t page = p->free_pages[--p->n_free];
+        if (p->dirty[page]) memset(kv_keys(p, page, 0, 0), 0, p->page_values * sizeof(uint16_t));
+        p->dirty[page] = 1;
+        s->pages[s->n_pages++] = page;
+    }
+    return CHURON_OK;
+}
+
+/* What lies behind the length must be zero again: a stale infinity times a masked weight of 0 would be NaN.
+ */
+static void clear_tail(kv_pool *p, uint32_t page, size_t from) {
+    for (uint32_t layer = 0; layer < p->n_layer; layer++) {
+        for (uint32_t head = 0; head < p->n_head; head++) {
+            memset(kv_values(p, page, layer, head) + from * p->head_dim_v, 0,
+                   (KV_PAGE - from) * p->head_dim_v * sizeof(uint16_t));
+        }
+    }
+}
+
+void kv_seq_truncate(kv_pool *p, kv_seq *s, size_t length) {
+    size_t keep = (length + KV_PAGE - 1) / KV_PAGE;
+    while (s->n_pages > keep) p->free_pages[p->n_free++] = s->pages[--s->n_pages];
+    if (length < s->length) {
+        s->length = length;
+        if (length % KV_PAGE) clear_tail(p, s->pages[length / KV_PAGE], length % KV_PAGE);
+    }
+}
+
+void kv_seq_close(kv_pool *p, kv_seq *s) {
+    if (s->pages) kv_seq_truncate(p, s, 0);
+    mem_free(s->pages);
+    *s = (kv_seq){0};
+}
