@@ -24,7 +24,8 @@ typedef struct arch_row {
 } arch_row;
 
 static const arch_row arch_table[] = {
-    {.name = "llama", .rope_interleaved = true, .attn_cap = -1, .final_cap = -1},
+    /* Early Mistral files are "llama" with a window over all layers. */
+    {.name = "llama", .rope_interleaved = true, .window_pattern = 1, .attn_cap = -1, .final_cap = -1},
     {.name = "qwen2", .attn_cap = -1, .final_cap = -1},
     {.name = "qwen3", .qk_norm = true, .attn_cap = -1, .final_cap = -1},
     {.name = "smollm3", .rope_interleaved = true, .no_rope_every = 4, .attn_cap = -1, .final_cap = -1},
@@ -232,8 +233,11 @@ static status read_window(reader *r, const arch_row *row, lm_config *c) {
      * pattern. */
     const gguf_value *v = gguf_find(r->g, key_of(r, "attention.sliding_window_pattern"));
     if (!v) return CHURON_OK;
-    if (v->type != GGUF_ARRAY) {
-        return get_u32_or(r, "attention.sliding_window_pattern", 1, 1, 4096, &c->window_pattern);
+    if (v->type != GGUF_ARRAY) { /* n: the last of each n layers is global; 0: none is */
+        TRY(get_u32_or(r, "attention.sliding_window_pattern", 1, 0, 4096, &c->window_pattern));
+        if (c->window_pattern == 1) c->window = 0;
+        if (c->window_pattern == 0) c->window_pattern = 1;
+        return CHURON_OK;
     }
     if (v->item != GGUF_BOOL || v->count < c->n_layer) {
         return error_set(r->err, CHURON_CORRUPT, "%s: expected %u booleans, got %llu %s", r->key, c->n_layer,
@@ -284,6 +288,12 @@ static status refuse_unsupported(reader *r) {
             return error_set(r->err, CHURON_UNSUPPORTED, "%s: expected 0 (no such layers), got %u", r->key,
                              v);
         }
+    }
+    float log_multiplier;
+    TRY(get_f32_or(r, "rope.scaling.yarn_log_multiplier", 0.0f, -1e6f, 1e6f, &log_multiplier));
+    if (log_multiplier != 0.0f) {
+        return error_set(r->err, CHURON_UNSUPPORTED, "%s: expected 0, got %g", r->key,
+                         (double)log_multiplier);
     }
     bool causal;
     TRY(gguf_get_bool_or(r->g, key_of(r, "attention.causal"), true, &causal, r->err));

@@ -29,18 +29,18 @@ typedef struct lm_config {
     uint32_t no_rope_every; /* smollm3: every n-th layer has no rotary embedding; 0: all have */
     /* variations */
     activation act;
-    float embd_scale;     /* gemma: sqrt(n_embd); else 1 */
-    float attn_scale;     /* of q.k */
-    float attn_soft_cap;  /* gemma2; 0: none */
-    float final_soft_cap; /* gemma2; 0: none */
-    uint32_t window;      /* sliding window in tokens; 0: none */
-    uint32_t
-        window_pattern; /* every n-th layer is global, the others see the window; 1 with window: all see it */
-    bool qk_norm;       /* qwen3, gemma3: RMS norm of each head of q and k */
-    bool post_norms;    /* gemma2/3: norms after attention and after MLP */
-    bool attn_bias;     /* qwen2 */
-    bool tied_output;   /* no output matrix: token_embd is used */
-    uint64_t parameters; /* of all tensors */
+    float embd_scale;        /* gemma: sqrt(n_embd); else 1 */
+    float attn_scale;        /* of q.k */
+    float attn_soft_cap;     /* gemma2; 0: none */
+    float final_soft_cap;    /* gemma2; 0: none */
+    uint32_t window;         /* sliding window in tokens; 0: none */
+    uint32_t window_pattern; /* every n-th layer is global, the others see the window; 1: all layers have the
+                                window */
+    bool qk_norm;            /* qwen3, gemma3: RMS norm of each head of q and k */
+    bool post_norms;         /* gemma2/3: norms after attention and after MLP */
+    bool attn_bias;          /* qwen2 */
+    bool tied_output;        /* no output matrix: token_embd is used */
+    uint64_t parameters;     /* of all tensors */
 } lm_config;
 
 MUST_USE status lm_config_read(const gguf *g, lm_config *out, error *err);
