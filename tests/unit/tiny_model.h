@@ -76,7 +76,7 @@ static inline void tiny_metadata(str *s) {
     put_array(s, "tokenizer.ggml.merges", GGUF_STRING, sizeof tiny_merges / sizeof *tiny_merges);
     for (size_t i = 0; i < sizeof tiny_merges / sizeof *tiny_merges; i++) put_text(s, tiny_merges[i]);
 }
-enum { TINY_N_VALUES = 18 };
+enum { TINY_N_VALUES = 17 };
 
 typedef struct tiny_tensor {
     char name[40];
