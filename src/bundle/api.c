@@ -297,6 +297,7 @@ typedef struct inbox {
     pthread_mutex_t lock;
     str arriving; /* under the lock */
     str reading;  /* the caller's */
+    bool lost;    /* text did not fit into memory */
     churon_text_fn on_text;
     void *user;
     error err; /* read after the end */
@@ -318,6 +319,7 @@ static bool drain(inbox *box) {
     str text = box->arriving;
     box->arriving = box->reading;
     box->reading = text;
+    box->lost = box->lost || text.failed;
     pthread_mutex_unlock(&box->lock);
     bool go_on = text.len == 0 || box->on_text(box->user, text.data, text.len);
     str_clear(&box->reading);
@@ -344,8 +346,7 @@ static status finish_generation(const generation *g, finish_reason finish, const
         if (err) *err = box->err;
         return box->err.code;
     }
-    TRY(str_check(&box->arriving, err));
-    return str_check(&box->reading, err);
+    return box->lost ? error_no_memory(err, "text of the answer", box->reading.cap) : CHURON_OK;
 }
 
 static status generate(churon_sequence *seq, const churon_generate_options *o, inbox *box,
