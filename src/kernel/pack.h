@@ -32,9 +32,9 @@ const pack_layout *pack_describe(dtype type);
 /* Values of IQ4_NL's 16 codes, + 128. */
 extern const uint8_t pack_iq4nl_codes[16];
 
-/* Rows unpacked at a time for many tokens, and tokens that such a panel meets before the next one, so that
- * both stay in the second-level cache. */
-enum { PANEL_ROWS = 32, PANEL_TOKENS = 192 };
+/* Rows unpacked at a time for many tokens, tokens that such a panel meets before the next one, and for float
+ * types values of K taken at a time: panel and tokens stay in the second-level cache. */
+enum { PANEL_ROWS = 32, PANEL_TOKENS = 192, FLOAT_BLOCK = 512 };
 
 /* Activations of a block smaller than this (2^-100) count as zero: 127 / them may overflow. */
 #define QUANTIZE_LEAST 0x1p-100f

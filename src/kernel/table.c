@@ -126,10 +126,15 @@ status kernels_select(const kernels **out, error *err) {
     return error_set(err, CHURON_INVALID, "CHURON_CPU: expected ref, avx2 or avx512, got '%s'", wanted);
 }
 
-/* The panel of 32 rows, as f32 for float types (4 bytes a value; quantized ones take less: a byte and scales
- * and minima for every 16), and what is known of each token's blocks of 16 (8 bytes). */
+/* Quantized: the panel of 32 rows takes a byte a value and f32 scales and minima for every 16, in all 1.5
+ * bytes, and 8 bytes for each 16 activations of a token. Float: a panel of 32 rows in f32 and the tokens'
+ * block of K, or with few tokens their whole K. */
 size_t matmul_scratch(size_t max_cols, size_t max_tokens) {
     size_t tokens = max_tokens < PANEL_TOKENS ? max_tokens : PANEL_TOKENS;
     size_t cols = (max_cols + 63) / 64 * 64;
-    return cols * PANEL_ROWS * 4 + cols / 16 * 8 * tokens + 64;
+    size_t block = cols < FLOAT_BLOCK ? cols : FLOAT_BLOCK;
+    size_t quantized = PANEL_ROWS * cols * 3 / 2 + tokens * cols / 2;
+    size_t floats = PANEL_ROWS * FLOAT_BLOCK * 4 + tokens * block * 4, few = 32 * cols * 4;
+    size_t most = quantized > floats ? quantized : floats;
+    return (most > few ? most : few) + 64;
 }

@@ -6,7 +6,6 @@
 #include "kernel/avx512/matmul.h"
 
 #include "kernel/avx512/avx512.h"
-#include "kernel/ref/ref.h"
 
 #include <immintrin.h>
 
@@ -117,12 +116,12 @@ static void run_panels(const packed *w, size_t g0, size_t g1, const chunk *c, si
 void matmul_avx512(const packed *w, size_t g0, size_t g1, const activations *x, size_t n, float *y,
                    size_t ldy, void *scratch) {
     if (dtype_is_float(w->type)) {
-        matmul_ref(w, g0, g1, x, n, y, ldy, scratch);
+        matmul_float_avx512(w, g0, g1, x, n, y, ldy, scratch);
         return;
     }
     const pack_layout *l = pack_describe(w->type);
     uint8_t *panel = scratch;
-    int32_t *side = (int32_t *)(void *)(panel + w->cols * PANEL_ROWS * 4);
+    int32_t *side = (int32_t *)(void *)(panel + PANEL_ROWS * w->cols * 3 / 2);
     size_t chunks = (n + PANEL_TOKENS - 1) / PANEL_TOKENS;
     for (size_t i = 0, t = 0; i < chunks; i++) {
         chunk c = {.x = x,
