@@ -150,80 +150,81 @@ static bool read_uint(const char *text, uint64_t *out, const char **rest) {
     return at > text;
 }
 
-static arg_outcome set_uint(const arg_command *c, const arg_option *o, const char *text) {
-    char expected[96];
+static bool set_uint(const arg_option *o, const char *text, char expected[ARG_EXPECTED]) {
     if (o->umax) {
-        snprintf(expected, sizeof expected, "a whole number from %llu to %llu", (unsigned long long)o->umin,
+        snprintf(expected, ARG_EXPECTED, "a whole number from %llu to %llu", (unsigned long long)o->umin,
                  (unsigned long long)o->umax);
     } else {
-        snprintf(expected, sizeof expected, "a whole number of at least %llu", (unsigned long long)o->umin);
+        snprintf(expected, ARG_EXPECTED, "a whole number of at least %llu", (unsigned long long)o->umin);
     }
     uint64_t v;
     const char *rest;
-    if (!read_uint(text, &v, &rest) || *rest || v < o->umin || (o->umax && v > o->umax)) {
-        return wrong_value(c, o->name, expected, text);
-    }
+    if (!read_uint(text, &v, &rest) || *rest || v < o->umin || (o->umax && v > o->umax)) return false;
     *(uint64_t *)o->target = v;
-    return ARGS_RUN;
+    return true;
 }
 
-static arg_outcome set_bytes(const arg_command *c, const arg_option *o, const char *text) {
+static bool set_bytes(const arg_option *o, const char *text, char expected[ARG_EXPECTED]) {
     static const char units[] = "KMGT";
+    snprintf(expected, ARG_EXPECTED, "bytes, such as 1073741824, 512M or 2G");
     uint64_t v;
     const char *rest;
-    bool good = read_uint(text, &v, &rest);
-    if (good && *rest) {
+    if (!read_uint(text, &v, &rest)) return false;
+    if (*rest) {
         const char *unit = strchr(units, *rest >= 'a' && *rest <= 'z' ? *rest - 'a' + 'A' : *rest);
-        good = unit && (rest[1] == '\0' || strcmp(rest + 1, "iB") == 0);
-        unsigned shift = good ? 10 * ((unsigned)(unit - units) + 1) : 0;
-        good = good && v <= UINT64_MAX >> shift;
+        if (!unit || !(rest[1] == '\0' || strcmp(rest + 1, "iB") == 0)) return false;
+        unsigned shift = 10 * ((unsigned)(unit - units) + 1);
+        if (v > UINT64_MAX >> shift) return false;
         v <<= shift;
     }
-    if (!good) return wrong_value(c, o->name, "bytes, such as 1073741824, 512M or 2G", text);
     *(uint64_t *)o->target = v;
-    return ARGS_RUN;
+    return true;
 }
 
-static arg_outcome set_double(const arg_command *c, const arg_option *o, const char *text) {
+static bool set_double(const arg_option *o, const char *text, char expected[ARG_EXPECTED]) {
     bool any = o->min == 0.0 && o->max == 0.0;
-    char expected[96];
     if (any) {
-        snprintf(expected, sizeof expected, "a number");
+        snprintf(expected, ARG_EXPECTED, "a number");
     } else if (o->max == HUGE_VAL) {
-        snprintf(expected, sizeof expected, "a number of at least %g", o->min);
+        snprintf(expected, ARG_EXPECTED, "a number of at least %g", o->min);
     } else {
-        snprintf(expected, sizeof expected, "a number from %g to %g", o->min, o->max);
+        snprintf(expected, ARG_EXPECTED, "a number from %g to %g", o->min, o->max);
     }
     char *rest;
     double v = strtod(text, &rest);
-    bool is_number = rest != text && *rest == '\0' && isfinite(v) && text[0] != ' ';
-    if (!is_number || (!any && !(v >= o->min && v <= o->max))) {
-        return wrong_value(c, o->name, expected, text);
-    }
+    if (rest == text || *rest || !isfinite(v) || text[0] == ' ') return false;
+    if (!any && !(v >= o->min && v <= o->max)) return false;
     *(double *)o->target = v;
-    return ARGS_RUN;
+    return true;
 }
 
-static arg_outcome add_to_list(const arg_command *c, const arg_option *o, const char *text) {
+static bool add_to_list(const arg_option *o, const char *text, char expected[ARG_EXPECTED]) {
     arg_list *l = o->target;
+    snprintf(expected, ARG_EXPECTED, "memory for one more value");
     const char **grown = mem_realloc(l->items, (l->n + 1) * sizeof *grown);
-    if (!grown) return wrong_value(c, o->name, "memory for one more value", text);
+    if (!grown) return false;
     l->items = grown;
     l->items[l->n++] = text;
-    return ARGS_RUN;
+    return true;
+}
+
+bool arg_option_set(const arg_option *o, const char *text, char expected[ARG_EXPECTED]) {
+    bool good = true;
+    switch (o->kind) {
+    case ARG_FLAG: *(bool *)o->target = true; break;
+    case ARG_UINT: good = set_uint(o, text, expected); break;
+    case ARG_BYTES: good = set_bytes(o, text, expected); break;
+    case ARG_DOUBLE: good = set_double(o, text, expected); break;
+    case ARG_STRING: *(const char **)o->target = text; break;
+    case ARG_LIST: good = add_to_list(o, text, expected); break;
+    }
+    if (good && o->given) *o->given = true;
+    return good;
 }
 
 static arg_outcome set_value(const arg_command *c, const arg_option *o, const char *text) {
-    if (o->given) *o->given = true;
-    switch (o->kind) {
-    case ARG_FLAG: *(bool *)o->target = true; return ARGS_RUN;
-    case ARG_UINT: return set_uint(c, o, text);
-    case ARG_BYTES: return set_bytes(c, o, text);
-    case ARG_DOUBLE: return set_double(c, o, text);
-    case ARG_STRING: *(const char **)o->target = text; return ARGS_RUN;
-    case ARG_LIST: return add_to_list(c, o, text);
-    }
-    return ARGS_WRONG;
+    char expected[ARG_EXPECTED];
+    return arg_option_set(o, text, expected) ? ARGS_RUN : wrong_value(c, o->name, expected, text);
 }
 
 uint64_t *args_uint_list(const char *text, uint64_t max, size_t *n) {

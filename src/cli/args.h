@@ -74,6 +74,11 @@ arg_outcome args_parse(const arg_command *c, int argc, char **argv, arg_common *
  * "churon: error: COMMAND: field FIELD: expected EXPECTED, got GOT. See 'churon COMMAND --help'." */
 int args_wrong(const arg_command *c, const char *field, const char *expected, const char *got);
 
+/* Sets one option's target from text. False: `expected` says what would have been right, the target is as it
+ * was. */
+enum { ARG_EXPECTED = 96 };
+bool arg_option_set(const arg_option *o, const char *text, char expected[ARG_EXPECTED]);
+
 /* "1,2,3" to numbers of at most `max`; at least one. A new array, freed with mem_free; NULL if the text is
  * no such list (or memory ran out). */
 uint64_t *args_uint_list(const char *text, uint64_t max, size_t *n);

@@ -1,6 +1,9 @@
 /* main.c: the program's entry: finds the command and hands over. */
 #include "cli/cli.h"
 
+#include "base/mem.h"
+
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +15,12 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
+    {"run", cmd_run, "answer a prompt, or chat on a terminal"},
+    {"inspect", cmd_inspect, "what is in a model file, and the memory that it will need"},
+    {"tokenize", cmd_tokenize, "text to token ids and back"},
+    {"perplexity", cmd_perplexity, "how well a model predicts a text"},
+    {"bench", cmd_bench, "speed, as a fraction of the machine's bound and beside a peer"},
+    {"pull", cmd_pull, "bring a model into the store"},
     {"version", cmd_version, "version, compiler and instruction sets"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -45,6 +54,7 @@ int main(int argc, char **argv) {
     /* A reader that leaves (churon run … | head) shows as EPIPE where it is written, not as a killed
      * program. */
     signal(SIGPIPE, SIG_IGN);
+    json_set_alloc_funcs(mem_alloc, mem_free);
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

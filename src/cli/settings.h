@@ -1,0 +1,32 @@
+/* settings.h: the sampling settings as people name them: one table for the options of `run`, for /set in a
+ * chat and for the provenance of an answer. */
+#ifndef CLI_SETTINGS_H
+#define CLI_SETTINGS_H
+
+#include "base/json_out.h"
+#include "cli/args.h"
+#include "lm/sampler.h"
+
+enum { SETTINGS_MAX = 24 };
+
+/* Values that were given on the command line. Zero-initialise. */
+typedef struct settings_given {
+    union {
+        uint64_t u;
+        double d;
+    } value[SETTINGS_MAX];
+    bool given[SETTINGS_MAX];
+} settings_given;
+
+size_t settings_count(void);
+/* Fills options[0 .. settings_count()) so that parsing stores into g. */
+void settings_options(arg_option *options, settings_given *g);
+/* Puts what was given over *p. */
+void settings_apply(const settings_given *g, sampler_params *p);
+/* Sets one by name ("top-p" or "top_p"); the error names the nearest, or what the value should have been. */
+MUST_USE status settings_set(sampler_params *p, const char *name, const char *text, error *err);
+/* Every setting and its value: as members of an open JSON object (names with _), or as lines of text. */
+void settings_json(const sampler_params *p, json_out *j);
+void settings_text(const sampler_params *p, str *out);
+
+#endif
