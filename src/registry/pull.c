@@ -73,11 +73,13 @@ static status look_in_store(job *j, bool *found) {
 
 /* Waits for the lock. The holder removes the file before it lets go, so what was locked must still be what
  * has the name; otherwise a third process could hold a new file of that name at the same time. */
-static status lock_take(job *j) {
+static status lock_take(job *j, const char *partial) {
     const char *path = str_cstr(&j->lock_path);
     for (;;) {
         struct stat mine, named;
+        TRY(dir_make(partial, j->err));
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (fd < 0 && errno == ENOENT) continue; /* whoever finished last removed the empty folder */
         if (fd < 0)
             return error_set(j->err, CHURON_IO, "%s: cannot make this file: %s", path, strerror(errno));
         while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -512,10 +514,9 @@ static status pull_locked(job *j) {
     str partial = {0};
     str_fmt(&partial, "%s/partial", str_cstr(&j->home));
     status st = str_check(&partial, j->err);
-    if (st == CHURON_OK) st = dir_make(str_cstr(&partial), j->err);
+    if (st == CHURON_OK) st = lock_take(j, str_cstr(&partial));
     str_free(&partial);
     TRY(st);
-    TRY(lock_take(j));
     st = look_in_store(j, &found); /* again: whoever held the lock may have brought it */
     if (st == CHURON_OK && !found) st = fetch_and_place(j);
     tidy(j, st);
