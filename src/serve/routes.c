@@ -1,0 +1,307 @@
+/* routes.c: see routes.h. */
+#include "serve/routes.h"
+
+#include "base/clock.h"
+#include "base/json_out.h"
+#include "serve/api/openai_request.h"
+#include "serve/server_internal.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- replies ---------------------------------------------------------------------------------------- */
+
+void server_write_error(str *out, const char *type, const char *param, const char *code,
+                        const char *message) {
+    json_out j = json_out_begin(out);
+    json_out_object(&j, NULL);
+    json_out_cstr(&j, "message", message);
+    json_out_cstr(&j, "type", type);
+    json_out_cstr(&j, "param", param && *param ? param : NULL);
+    json_out_cstr(&j, "code", code);
+    json_out_end_object(&j);
+}
+
+void server_reply_status(server *s, http_exchange *x, int code, const char *type, const char *param,
+                         const char *error_code, const char *message) {
+    (void)s;
+    str out = {0};
+    str_cat(&out, "{\"error\":");
+    server_write_error(&out, type, param, error_code, message);
+    str_put(&out, '}');
+    http_reply(x, code, "application/json", str_cstr(&out), out.len);
+    str_free(&out);
+}
+
+int server_error_http(const error *err, const char **type, const char **code) {
+    *code = churon_status_name(err->code);
+    *type = "invalid_request_error";
+    switch (err->code) {
+    case CHURON_LIMIT: *code = "context_length_exceeded"; return 400;
+    case CHURON_INVALID:
+    case CHURON_UNSUPPORTED:
+    case CHURON_CORRUPT: return 400;
+    case CHURON_NOT_FOUND: *code = "model_not_found"; return 404;
+    case CHURON_BUSY: *type = "rate_limit_error"; return 429;
+    case CHURON_NO_MEMORY:
+    case CHURON_CANCELLED: *type = "server_error"; return 503;
+    case CHURON_OK:
+    case CHURON_IO:
+    case CHURON_INTERNAL:
+    default: *type = "server_error"; return 500;
+    }
+}
+
+/* Seconds until the queue has moved on, from its length and the engine's recent speed: 1 to 60. */
+static void add_retry_after(server *s, http_exchange *x) {
+    engine_load l;
+    engine_load_get(s->engine, &l);
+    double seconds = s->tokens_per_s > 0 ? (double)l.waiting_tokens / s->tokens_per_s / 2 : 1;
+    if (!(seconds >= 1)) seconds = 1;
+    if (seconds > 60) seconds = 60;
+    char text[16];
+    snprintf(text, sizeof text, "%d", (int)seconds);
+    http_reply_header(x, "Retry-After", text);
+}
+
+static const char *refusal_name(churon_status code) {
+    switch (code) {
+    case CHURON_BUSY: return "queue";
+    case CHURON_LIMIT: return "context";
+    case CHURON_UNSUPPORTED: return "unsupported";
+    case CHURON_INVALID:
+    case CHURON_CORRUPT:
+    case CHURON_NOT_FOUND: return "invalid";
+    case CHURON_OK:
+    case CHURON_NO_MEMORY:
+    case CHURON_IO:
+    case CHURON_CANCELLED:
+    case CHURON_INTERNAL:
+    default: return "error";
+    }
+}
+
+void server_reply_error(server *s, http_exchange *x, const error *err) {
+    const char *type, *code;
+    const int http = server_error_http(err, &type, &code);
+    char param[96];
+    openai_error_param(err->message, param, sizeof param);
+    metric_add(server_counter_refused(s, refusal_name(err->code)), 1);
+    if (http == 429 || http == 503) add_retry_after(s, x);
+    server_reply_status(s, x, http, type, param, code, err->message);
+}
+
+void server_reply_json(server *s, http_exchange *x, str *body) {
+    if (body->failed) {
+        server_reply_status(s, x, 503, "server_error", NULL, "no_memory",
+                            "server: out of memory for the reply");
+        return;
+    }
+    http_reply(x, 200, "application/json", str_cstr(body), body->len);
+}
+
+void server_unique_id(server *s, char *out, size_t size, const char *prefix) {
+    snprintf(out, size, "%s%s%08llx", prefix, s->id_prefix, (unsigned long long)s->next_id++);
+}
+
+status server_check_model(const server *s, const char *model, error *err) {
+    if (!model || strcmp(model, s->model_id) == 0) return CHURON_OK;
+    return error_set(err, CHURON_NOT_FOUND, "model: expected %s, got %.80s", s->model_id, model);
+}
+
+status server_tokenize_prompt(const server *s, const char *text, size_t len, const char *field,
+                              token_list *out, error *err) {
+    const size_t context = engine_context(s->engine), least = len / s->longest_token;
+    if (least > context) {
+        return error_set(err, CHURON_LIMIT,
+                         "%s: expected at most %zu tokens with the answer (the context), got at least %zu",
+                         field, context, least);
+    }
+    const tokenizer *t = lm_bundle_tokenizer(s->bundle);
+    const tokenize_options o = {.add_special = true, .parse_special = true};
+    TRY(tokenizer_encode(t, text, len, o, out, err));
+    /* A template that writes the beginning-of-sequence token itself must not get a second one. */
+    const int32_t bos = tokenizer_bos(t);
+    if (out->len >= 2 && bos >= 0 && out->ids[0] == bos && out->ids[1] == bos) {
+        memmove(out->ids, out->ids + 1, (out->len - 1) * sizeof *out->ids);
+        out->len--;
+    }
+    return CHURON_OK;
+}
+
+/* ---- small endpoints -------------------------------------------------------------------------------- */
+
+static void reply_text(http_exchange *x, int code, const char *json) {
+    http_reply(x, code, "application/json", json, strlen(json));
+}
+
+static void get_health(server *s, http_exchange *x) {
+    (void)s;
+    reply_text(x, 200, "{\"status\":\"ok\"}");
+}
+
+static void get_ready(server *s, http_exchange *x) {
+    if (s->draining) {
+        reply_text(x, 503, "{\"status\":\"draining\"}");
+    } else {
+        reply_text(x, 200, "{\"status\":\"ready\"}");
+    }
+}
+
+static void get_version(server *s, http_exchange *x) {
+    str out = {0};
+    json_out j = json_out_begin(&out);
+    json_out_object(&j, NULL);
+    json_out_cstr(&j, "version", churon_version());
+    json_out_cstr(&j, "model", s->model_id);
+    json_out_cstr(&j, "digest", *s->digest ? s->digest : NULL);
+    json_out_cstr(&j, "isa", lm_bundle_model(s->bundle)->k->name);
+    json_out_uint(&j, "threads", lm_bundle_threads(s->bundle));
+    json_out_end_object(&j);
+    server_reply_json(s, x, &out);
+    str_free(&out);
+}
+
+static void get_metrics(server *s, http_exchange *x) {
+    str out = {0};
+    server_update_metrics(s);
+    metrics_write(s->m.all, &out);
+    if (out.failed) {
+        server_reply_json(s, x, &out);
+    } else {
+        http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", str_cstr(&out), out.len);
+    }
+    str_free(&out);
+}
+
+static void get_page(server *s, http_exchange *x) {
+    (void)s;
+    http_reply_header(x, "Content-Security-Policy",
+                      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                      "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                      "frame-ancestors 'none'");
+    http_reply_header(x, "Referrer-Policy", "no-referrer");
+    http_reply_header(x, "Cache-Control", "no-cache");
+    http_reply(x, 200, "text/html; charset=utf-8", (const char *)page_html, page_html_len);
+}
+
+/* ---- dispatch --------------------------------------------------------------------------------------- */
+
+typedef struct route {
+    const char *path;
+    bool post, guarded, computes;
+    void (*run)(server *s, http_exchange *x);
+} route;
+
+static const route table[] = {
+    {"/", false, false, false, get_page},
+    {"/health", false, false, false, get_health},
+    {"/ready", false, false, false, get_ready},
+    {"/version", false, false, false, get_version},
+    {"/metrics", false, false, false, get_metrics},
+    {"/v1/models", false, true, false, openai_models},
+    {"/v1/chat/completions", true, true, true, openai_chat},
+    {"/v1/completions", true, true, true, openai_completions},
+    {"/tokenize", true, true, true, text_tokenize},
+    {"/detokenize", true, true, true, text_detokenize},
+};
+static const char MODEL_PATH[] = "/v1/models/";
+
+void routes_observe(void *user, int code) {
+    server *s = user;
+    char label[32];
+    snprintf(label, sizeof label, "code=\"%d\"", code);
+    metric_add(metrics_counter(s->m.all, "churon_http_responses_total", label, "Replies by status code."), 1);
+}
+
+static bool is_sane_id(const char *id) {
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+    const size_t n = id ? strlen(id) : 0;
+    return n > 0 && n <= REQUEST_ID_MAX && strspn(id, allowed) == n;
+}
+
+static void add_provenance(server *s, http_exchange *x) {
+    const char *given = http_request_header(x, "X-Request-Id");
+    if (is_sane_id(given)) {
+        snprintf(s->request_id, sizeof s->request_id, "%s", given);
+    } else {
+        server_unique_id(s, s->request_id, sizeof s->request_id, "");
+    }
+    http_reply_header(x, "X-Churon-Request-Id", s->request_id);
+    http_reply_header(x, "X-Request-Id", s->request_id);
+    http_reply_header(x, "X-Churon-Model", s->model_id);
+    http_reply_header(x, "X-Churon-Version", churon_version());
+    if (*s->digest) http_reply_header(x, "X-Churon-Digest", s->digest);
+}
+
+/* Compares digests of equal length with every key, so that neither time nor early exit tells anything. */
+static bool is_authorized(const server *s, const http_exchange *x) {
+    if (s->n_keys == 0) return true;
+    const char *header = http_request_header(x, "Authorization");
+    char digest[DIGEST_HEX] = "";
+    if (!header || strncasecmp(header, "Bearer ", 7) != 0) return false;
+    if (digest_bytes(header + 7, strlen(header + 7), digest, NULL) != CHURON_OK) return false;
+    int match = 0;
+    for (size_t i = 0; i < s->n_keys; i++) match |= CRYPTO_memcmp(digest, s->keys[i], DIGEST_HEX) == 0;
+    return match != 0;
+}
+
+static bool is_json(const http_exchange *x) {
+    const char *type = http_request_header(x, "Content-Type");
+    const size_t n = type ? strcspn(type, "; \t") : 0;
+    return n == strlen("application/json") && strncasecmp(type, "application/json", n) == 0;
+}
+
+/* What every request is asked before its endpoint runs. False: refused here. */
+static bool admit(server *s, http_exchange *x, bool post, bool guarded, bool computes) {
+    const http_method m = http_request_method(x);
+    if (post ? m != HTTP_M_POST : m != HTTP_M_GET && m != HTTP_M_HEAD) {
+        http_reply_header(x, "Allow", post ? "POST" : "GET, HEAD");
+        server_reply_status(s, x, 405, "invalid_request_error", NULL, "method_not_allowed",
+                            post ? "method: expected POST" : "method: expected GET");
+        return false;
+    }
+    if (guarded && !is_authorized(s, x)) {
+        http_reply_header(x, "WWW-Authenticate", "Bearer");
+        server_reply_status(s, x, 401, "invalid_request_error", NULL, "invalid_api_key",
+                            "Authorization: expected Bearer and a key that this server knows");
+        return false;
+    }
+    if (computes && s->draining) {
+        metric_add(server_counter_refused(s, "draining"), 1);
+        http_reply_header(x, "Retry-After", "5");
+        server_reply_status(s, x, 503, "server_error", NULL, "draining",
+                            "server: it is stopping and takes no new requests");
+        return false;
+    }
+    /* Also what keeps other sites' pages out: a browser asks before it sends JSON across origins. */
+    if (post && !is_json(x)) {
+        server_reply_status(s, x, 415, "invalid_request_error", NULL, "unsupported_media_type",
+                            "Content-Type: expected application/json");
+        return false;
+    }
+    return true;
+}
+
+void routes_dispatch(void *user, http_exchange *x) {
+    server *s = user;
+    s->arrived = clock_seconds();
+    add_provenance(s, x);
+    const char *path = http_request_path(x);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const route *r = &table[i];
+        if (strcmp(r->path, path) != 0) continue;
+        if (admit(s, x, r->post, r->guarded, r->computes)) r->run(s, x);
+        return;
+    }
+    const size_t n = strlen(MODEL_PATH);
+    if (strncmp(path, MODEL_PATH, n) == 0 && path[n]) {
+        if (admit(s, x, false, true, false)) openai_model(s, x, path + n);
+        return;
+    }
+    char line[160];
+    snprintf(line, sizeof line, "path: expected an endpoint of this server, got %.100s", path);
+    server_reply_status(s, x, 404, "invalid_request_error", NULL, "not_found", line);
+}
