@@ -140,15 +140,36 @@ bool unicode_is_old_punctuation(uint32_t cp) {
 
 /* ---- composition ------------------------------------------------------------------------------------ */
 
+/* What the reference's composition, of an older Unicode, does not know: marks that are starters to it, and
+ * one pair that does not join. */
+static const class_range later_marks[] = {
+    {0x7fd, 0x7fd, 1},     {0x898, 0x89f, 1},     {0x8ca, 0x8d3, 1},     {0x9fe, 0x9fe, 1},
+    {0xc3c, 0xc3c, 1},     {0xd3b, 0xd3c, 1},     {0xeba, 0xeba, 1},     {0x1715, 0x1715, 1},
+    {0x1abf, 0x1ace, 1},   {0x1df6, 0x1dfa, 1},   {0xa82c, 0xa82c, 1},   {0x10d24, 0x10d27, 1},
+    {0x10eab, 0x10eac, 1}, {0x10efd, 0x10eff, 1}, {0x10f46, 0x10f50, 1}, {0x10f82, 0x10f85, 1},
+    {0x11070, 0x11070, 1}, {0x1133b, 0x1133b, 1}, {0x1145e, 0x1145e, 1}, {0x11839, 0x1183a, 1},
+    {0x11930, 0x11930, 1}, {0x11938, 0x11938, 1}, {0x1193d, 0x1193e, 1}, {0x11943, 0x11943, 1},
+    {0x119e0, 0x119e0, 1}, {0x11a34, 0x11a34, 1}, {0x11a47, 0x11a47, 1}, {0x11a99, 0x11a99, 1},
+    {0x11d42, 0x11d42, 1}, {0x11d44, 0x11d45, 1}, {0x11d97, 0x11d97, 1}, {0x11f41, 0x11f42, 1},
+    {0x16ff0, 0x16ff1, 1}, {0x1e08f, 0x1e08f, 1}, {0x1e130, 0x1e136, 1}, {0x1e2ae, 0x1e2ae, 1},
+    {0x1e2ec, 0x1e2ef, 1}, {0x1e4ec, 0x1e4ef, 1},
+};
+
+static bool is_later_mark(uint32_t cp) {
+    return class_in(later_marks, sizeof later_marks / sizeof *later_marks, cp) != 0;
+}
+
 /* Whether cp may change under NFC or join what stands before it. The vowels and finals of conjoining jamo are
  * letters that compose; all others that compose backwards are marks. */
 static bool may_compose(uint32_t cp) {
     if (cp < 0x300 || (cp >= 0x4e00 && cp <= 0x9fff) || (cp >= 0xac00 && cp <= 0xd7a3)) return false;
-    if (cp >= 0x1100 && cp <= 0x11ff) return true;
+    if (cp >= 0x1100 && cp <= 0x11ff)
+        return cp != 0x11a7; /* the base of finals is none, but utf8proc joins it */
     const utf8proc_property_t *prop = utf8proc_get_property((utf8proc_int32_t)cp);
-    return prop->combining_class != 0 || prop->category == UTF8PROC_CATEGORY_MN ||
-           prop->category == UTF8PROC_CATEGORY_MC || prop->category == UTF8PROC_CATEGORY_ME ||
-           (prop->decomp_type == 0 && prop->decomp_seqindex != UINT16_MAX);
+    bool changes = prop->combining_class != 0 || prop->category == UTF8PROC_CATEGORY_MN ||
+                   prop->category == UTF8PROC_CATEGORY_MC || prop->category == UTF8PROC_CATEGORY_ME ||
+                   (prop->decomp_type == 0 && prop->decomp_seqindex != UINT16_MAX);
+    return changes && !is_later_mark(cp);
 }
 
 static bool char_may_compose(const char *p, const char *end, size_t *n) {
@@ -176,7 +197,8 @@ bool unicode_is_plain(const char *text, size_t len) {
 }
 
 static uint8_t combining_class(utf8proc_int32_t cp) {
-    return (uint8_t)utf8proc_get_property(cp)->combining_class;
+    uint8_t class = (uint8_t)utf8proc_get_property(cp)->combining_class;
+    return class && is_later_mark((uint32_t)cp) ? 0 : class;
 }
 
 /* Canonical order: each run of marks sorted by combining class, equal ones in their order. Counting sort, as

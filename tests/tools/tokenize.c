@@ -17,7 +17,7 @@ static int fail(const char *what) {
 
 static bool read_block(char **data, size_t *cap, uint32_t *n) {
     if (fread(n, sizeof *n, 1, stdin) != 1) return false;
-    if (*n > *cap) {
+    if (!*data || *n > *cap) {
         mem_free(*data);
         *data = mem_alloc(*n);
         *cap = *n;
