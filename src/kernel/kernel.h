@@ -132,6 +132,8 @@ typedef struct kernels {
 
     /* Maximum of n logits and log(sum(exp(x - max))) in a fixed order. NaN anywhere gives NaN in *max. */
     void (*log_sum_exp)(const float *x, size_t n, float *max, float *lse);
+    /* Sum of w[i], and number of i, where x[i] >= least, in a fixed order. w may be x. */
+    void (*sum_above)(const float *x, const float *w, size_t n, float least, double *sum, size_t *count);
     /* The k largest of n values (k <= n, k <= TOP_MAX), descending, ties by lower index. NaN sorts last. */
     void (*top_k)(const float *x, size_t n, size_t k, uint32_t *index, float *value);
     /* y[i] = exp(x[i]), within 2 ulp, exact 0 below the smallest normal's log. y may be x. */

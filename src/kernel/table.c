@@ -32,6 +32,7 @@ static const kernels table_ref = {
     .attn_merge = attn_merge_ref,
     .attn_finish = attn_finish_ref,
     .log_sum_exp = log_sum_exp_ref,
+    .sum_above = sum_above_ref,
     .top_k = top_k_ref,
     .exp = exp_ref,
 };
@@ -56,6 +57,7 @@ static const kernels table_avx2 = {
     .attn_merge = attn_merge_ref,
     .attn_finish = attn_finish_ref,
     .log_sum_exp = log_sum_exp_ref,
+    .sum_above = sum_above_ref,
     .top_k = top_k_ref,
     .exp = exp_ref,
 };
@@ -78,6 +80,7 @@ static const kernels table_avx512 = {
     .attn_merge = attn_merge_avx512,
     .attn_finish = attn_finish_avx512,
     .log_sum_exp = log_sum_exp_avx512,
+    .sum_above = sum_above_avx512,
     .top_k = top_k_avx512,
     .exp = exp_avx512,
 };

@@ -48,27 +48,7 @@ float tanh_value(float x);
 /* Natural logarithm of a positive finite number, within 1e-15 relative: double arithmetic without libm, whose
  * bits depend on the processor. */
 double log_value(double x);
-
-/* ---- selection of the k largest ------------------------------------------------------------------------
- * A value and its index as one number that sorts descending by value, then ascending by index: the value's
- * order-preserving bits above (NaN lowest, -0 as +0), the complement of the index below. Keys are distinct.
- */
-
-uint64_t select_key(float value, uint32_t index);
-static inline uint32_t select_index(uint64_t key) {
-    return ~(uint32_t)key;
-}
 /* The end of log_sum_exp: total = sum of exp(x - m). */
 void log_sum_exp_end(const float *x, size_t n, float m, double total, float *max, float *lse);
-
-float select_value(uint64_t key); /* a NaN for every NaN, +0 for -0 */
-/* Moves the k largest of keys [n] to the front, in any order, and returns the smallest of them. 0 < k <= n.
- */
-uint64_t select_largest(uint64_t *keys, size_t n, size_t k);
-/* Sorts descending. n at most TOP_MAX; spare: [n]. */
-void select_sort(uint64_t *keys, uint64_t *spare, size_t n);
-
-/* Candidates of a running top-k: those kept so far and those since. */
-enum { SELECT_ROOM = 3072 }; /* TOP_MAX, and as much again and more before the next cut */
 
 #endif

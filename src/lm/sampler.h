@@ -64,6 +64,9 @@ MUST_USE status sampler_create(sampler **out, const sampler_params *p, size_t n_
 void sampler_free(sampler *s);
 /* Records a token as context (prompt and generated alike), for penalties and DRY. */
 void sampler_accept(sampler *s, int32_t id);
+/* The distribution that sampler_next drew from last: the tokens that were kept, [n], and their probabilities,
+ * f64 sums to 1, in the order of the draw. Writes at most `capacity`; returns the number kept. For tests. */
+size_t sampler_kept(const sampler *s, int32_t *ids, double *probabilities, size_t capacity);
 /* Chooses the next token from logits f32 [n_vocab], which it may overwrite; `index` is the number of the
  * token in its answer (0, 1, …), the generator's counter. Does not accept it. When every logit is NaN or -inf
  * the status is CHURON_INTERNAL. */
@@ -71,7 +74,8 @@ MUST_USE status sampler_next(sampler *s, const kernels *k, float *logits, uint64
                              error *err);
 
 /* The generator: Philox-4x32-10 (Salmon et al., 2011), key = seed, counter = (index, stream). Uniform in
- * [0, 1) with 53 bits. Exposed for tests. */
+ * [0, 1) with 53 bits. Exposed for tests. Streams: 0 the draw, 1 whether XTC acts. */
 double sampler_uniform(uint64_t seed, uint64_t index, uint32_t stream);
+void sampler_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 #endif

@@ -1,5 +1,5 @@
 /* test_kernel_vector.c: .rms_norm, .add, .scale, .silu_mul, .gelu_tanh_mul, .soft_cap, .rope, .kv_store,
- * .log_sum_exp, .top_k and .exp of every instruction set.
+ * .log_sum_exp, .sum_above, .top_k and .exp of every instruction set.
  *
  * The scalar reference is held against long double; every other table is held against the reference bit for
  * bit, at every size around the vector widths, with rows that end at pages that fault. */
@@ -218,6 +218,27 @@ static void test_log_sum_exp_against_long_double(void **state) {
     }
 }
 
+static void test_sum_above(void **state) {
+    (void)state;
+    enum { N = 40000 };
+    float *x = mem_alloc(N * 4), *w = mem_alloc(N * 4);
+    assert_true(x != NULL && w != NULL);
+    long double exact = 0;
+    size_t expected = 0, count;
+    double sum;
+    for (size_t i = 0; i < N; i++) {
+        x[i] = i % 1000 == 7 ? NAN : i % 1000 == 8 ? -INFINITY : (float)random_below(100);
+        w[i] = next_float() + 1;
+        if (x[i] >= 50) exact += w[i], expected++;
+    }
+    ref()->sum_above(x, w, N, 50, &sum, &count);
+    assert_int_equal(count, expected);
+    assert_true(fabsl(sum - exact) < 1e-6L * exact);
+    ref()->sum_above(x, w, N, -INFINITY, &sum, &count);
+    assert_int_equal(count, N - N / 1000); /* all but NaN */
+    mem_free(x), mem_free(w);
+}
+
 typedef struct entry {
     float value;
     uint32_t index;
@@ -329,6 +350,14 @@ static void run_log_sum_exp(const row_case *c) {
     if (c->n > 0) c->y[0] = max;
     if (c->n > 1) c->y[1] = lse;
 }
+static void run_sum_above(const row_case *c) {
+    double sum;
+    size_t count;
+    c->k->sum_above(c->a, c->b, c->n, 0.1f, &sum, &count);
+    if (c->n > 0) c->y[0] = (float)sum;
+    if (c->n > 1) c->y[1] = (float)(sum - (double)(float)sum);
+    if (c->n > 2) c->y[2] = (float)count;
+}
 static void run_rope_pairs(const row_case *c) {
     c->k->rope(c->y, c->a, c->n / 2 * 2, true);
 }
@@ -350,6 +379,7 @@ static const struct {
     {"exp", run_exp},
     {"exp in place", run_exp_in_place},
     {"log_sum_exp", run_log_sum_exp},
+    {"sum_above", run_sum_above},
     {"rope, pairs", run_rope_pairs},
     {"rope, halves", run_rope_halves},
 };
@@ -469,6 +499,7 @@ int main(void) {
         cmocka_unit_test(test_rope_rotates),
         cmocka_unit_test(test_kv_store_layout),
         cmocka_unit_test(test_log_sum_exp_against_long_double),
+        cmocka_unit_test(test_sum_above),
         cmocka_unit_test(test_top_k_every_table),
         cmocka_unit_test(test_rows_agree_in_every_table),
         cmocka_unit_test(test_functions_agree_over_all_exponents),

@@ -1,6 +1,7 @@
 /* vector.c: what works on one row of values, 16 lanes at a time, tails by mask. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/vec.h"
+#include "kernel/select.h"
 
 static __m512 load(const float *x, __mmask16 m) {
     return _mm512_maskz_loadu_ps(m, x);
@@ -153,6 +154,23 @@ void log_sum_exp_avx512(const float *x, size_t n, float *max, float *lse) {
         total += (double)vec_sum(lane);
     }
     log_sum_exp_end(x, n, m, total, max, lse);
+}
+
+void sum_above_avx512(const float *x, const float *w, size_t n, float least, double *sum, size_t *count) {
+    __m512 border = _mm512_set1_ps(least);
+    *sum = 0.0;
+    *count = 0;
+    for (size_t block = 0; block < n; block += LSE_BLOCK) {
+        size_t end = block + LSE_BLOCK < n ? block + LSE_BLOCK : n;
+        __m512 lane = _mm512_setzero_ps();
+        for (size_t i = block; i < end; i += LANES) {
+            __mmask16 m = vec_tail(end - i);
+            m = _mm512_mask_cmp_ps_mask(m, load(x + i, m), border, _CMP_GE_OQ);
+            lane = _mm512_mask_add_ps(lane, m, lane, load(w + i, m));
+            *count += (size_t)__builtin_popcount(m);
+        }
+        *sum += (double)vec_sum(lane);
+    }
 }
 
 void exp_avx512(const float *x, float *y, size_t n) {

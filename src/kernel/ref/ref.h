@@ -26,6 +26,7 @@ void attn_merge_ref(attn_partial *into, float *o_into, const attn_partial *from,
                     size_t head_dim_v);
 void attn_finish_ref(const attn_partial *p, const float *o, size_t head_dim_v, float *out);
 void log_sum_exp_ref(const float *x, size_t n, float *max, float *lse);
+void sum_above_ref(const float *x, const float *w, size_t n, float least, double *sum, size_t *count);
 void top_k_ref(const float *x, size_t n, size_t k, uint32_t *index, float *value);
 void exp_ref(const float *x, float *y, size_t n);
 

@@ -1,6 +1,6 @@
 /* select.c: the k largest values of a long row, by a running threshold. */
+#include "kernel/select.h"
 #include "kernel/ref/ref.h"
-#include "kernel/vector.h"
 
 #include <string.h>
 
@@ -58,35 +58,79 @@ uint64_t select_largest(uint64_t *keys, size_t n, size_t k) {
     return keys[k - 1];
 }
 
-/* Merge sort from runs of 16 that insertion has sorted; every merge is without branches on the data. */
-void select_sort(uint64_t *keys, uint64_t *spare, size_t n) {
-    enum { RUN = 16 };
-    for (size_t run = 0; run < n; run += RUN) {
-        size_t end = run + RUN < n ? run + RUN : n;
-        for (size_t i = run + 1; i < end; i++) {
-            uint64_t key = keys[i];
-            size_t j = i;
-            for (; j > run && keys[j - 1] < key; j--) keys[j] = keys[j - 1];
-            keys[j] = key;
-        }
+static void insertion_sort(uint64_t *keys, size_t n) {
+    for (size_t i = 1; i < n; i++) {
+        uint64_t key = keys[i];
+        size_t j = i;
+        for (; j > 0 && keys[j - 1] < key; j--) keys[j] = keys[j - 1];
+        keys[j] = key;
     }
+}
+
+/* from [n] is two descending runs, the second beginning at `middle`. No branch on the data. */
+static void merge(const uint64_t *from, size_t middle, size_t n, uint64_t *to) {
+    size_t i = 0, j = middle;
+    for (size_t out = 0; out < n; out++) {
+        bool left = i < middle && (j >= n || from[i] > from[j]);
+        to[out] = left ? from[i] : from[j];
+        i += left;
+        j += !left;
+    }
+}
+
+static void merge_sort(uint64_t *keys, uint64_t *spare, size_t n) {
+    enum { RUN = 16 };
+    for (size_t run = 0; run < n; run += RUN) insertion_sort(keys + run, n - run < RUN ? n - run : RUN);
     uint64_t *from = keys, *to = spare;
     for (size_t width = RUN; width < n; width *= 2) {
         for (size_t start = 0; start < n; start += 2 * width) {
-            size_t i = start, middle = start + width < n ? start + width : n;
-            size_t j = middle, end = middle + width < n ? middle + width : n;
-            for (size_t out = start; out < end; out++) {
-                bool left = i < middle && (j >= end || from[i] > from[j]);
-                to[out] = left ? from[i] : from[j];
-                i += left;
-                j += !left;
-            }
+            size_t left = n - start, middle = left < width ? left : width;
+            merge(from + start, middle, left < 2 * width ? left : 2 * width, to + start);
         }
         uint64_t *t = from;
         from = to;
         to = t;
     }
     if (from != keys) memcpy(keys, from, n * sizeof *keys);
+}
+
+/* From the least to the most significant digit of 11 bits, all counts in one pass; the index part sorts too,
+ * unless the keys were made in the order of their index, which a stable sort keeps. */
+static void radix_sort(uint64_t *keys, uint64_t *spare, size_t n, unsigned low) {
+    enum { BITS = 11, DIGITS = 1 << BITS, PASSES = 6 };
+    uint32_t start[PASSES][DIGITS];
+    unsigned passes = (64 - low + BITS - 1) / BITS;
+    memset(start, 0, sizeof start);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t key = ~keys[i] >> low;
+        for (unsigned p = 0; p < passes; p++) start[p][key >> (p * BITS) & (DIGITS - 1)]++;
+    }
+    uint64_t *from = keys, *to = spare;
+    for (unsigned p = 0; p < passes; p++) {
+        uint32_t sum = 0;
+        for (size_t d = 0; d < DIGITS; d++) {
+            uint32_t count = start[p][d];
+            start[p][d] = sum;
+            sum += count;
+        }
+        for (size_t i = 0; i < n; i++) {
+            to[start[p][~from[i] >> low >> (p * BITS) & (DIGITS - 1)]++] = from[i];
+        }
+        uint64_t *t = from;
+        from = to;
+        to = t;
+    }
+    if (from != keys) memcpy(keys, from, n * sizeof *keys);
+}
+
+void select_sort(uint64_t *keys, uint64_t *spare, size_t n) {
+    if (n <= TOP_MAX || n > UINT32_MAX) {
+        merge_sort(keys, spare, n);
+        return;
+    }
+    bool by_index = true;
+    for (size_t i = 1; i < n; i++) by_index &= (uint32_t)keys[i] < (uint32_t)keys[i - 1];
+    radix_sort(keys, spare, n, by_index ? 32 : 0);
 }
 
 void top_k_ref(const float *x, size_t n, size_t k, uint32_t *index, float *value) {

@@ -106,6 +106,21 @@ void log_sum_exp_end(const float *x, size_t n, float m, double total, float *max
     }
 }
 
+void sum_above_ref(const float *x, const float *w, size_t n, float least, double *sum, size_t *count) {
+    *sum = 0.0;
+    *count = 0;
+    for (size_t block = 0; block < n; block += LSE_BLOCK) {
+        size_t end = block + LSE_BLOCK < n ? block + LSE_BLOCK : n;
+        float lane[LANES] = {0};
+        for (size_t i = block; i < end; i++) {
+            if (!(x[i] >= least)) continue;
+            lane[i % LANES] += w[i];
+            ++*count;
+        }
+        *sum += (double)tree_sum(lane);
+    }
+}
+
 void exp_ref(const float *x, float *y, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] = exp_value(x[i]);
 }
