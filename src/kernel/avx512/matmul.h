@@ -9,6 +9,21 @@
 #include "kernel/kernel.h"
 #include "kernel/pack.h"
 
+/* Bodies of tiles are written once and become many functions by constant arguments. Under a sanitizer that
+ * multiplies compile time by twenty, so there they stay loops: slow, but checked. */
+#if defined(__has_feature)
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer)
+#define INLINE static inline
+#define UNROLL
+#else
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 enum { TILE_TOKENS = 6, TILE_VECTORS = 2 };
 
 /* side: for types with a bias -bias * sum of the block's activations (int32), for types with minima a_scale *

@@ -9,9 +9,6 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-
 /* F32 weights stream past 14 tokens and BF16 past 7 in the time that their products take. */
 enum { SLICE = 14, PANEL_FROM = 2 * SLICE + 1, FETCH_BYTES_PER_TOKEN = 7 };
 

@@ -9,9 +9,6 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-
 /* Sources of weights beyond the packed types. */
 enum { PANEL_32 = DTYPE_COUNT, PANEL_32_MIN, PANEL_16, PANEL_16_MIN };
 
