@@ -34,7 +34,7 @@ typedef struct template template;
 
 typedef struct template_limits {
     size_t max_steps;  /* nodes evaluated; 0: 10,000,000 */
-    size_t max_depth;  /* nesting of expressions, blocks, macro calls; 0: 200 */
+    size_t max_depth;  /* nesting of expressions, blocks, macro calls; 0: 1,000 */
     size_t max_output; /* bytes; 0: 64 MiB */
 } template_limits;
 
