@@ -20,10 +20,10 @@ run: ## Install what is missing, build, fetch a small model, ask it QUESTION
 	@tools/build.sh release
 	@$(CHURON) pull $(MODEL_SOURCE) --as smollm2 --sha256 $(MODEL_SHA256)
 	@$(CHURON) run smollm2 "$(QUESTION)"
-	@printf '\nNext:  %s\n       %s\n       %s\n' \
-	  '$(CHURON) run smollm2                  chat in the terminal' \
-	  '$(CHURON) serve smollm2                a page and an OpenAI-style API at http://127.0.0.1:8080' \
-	  'make help                                       everything else'
+	@printf '\n%s\n' 'Next:' >&2
+	@printf '  %-36s %s\n' '$(CHURON) run smollm2' 'chat in the terminal' \
+	  '$(CHURON) serve smollm2' 'a page and an OpenAI-style API at http://127.0.0.1:8080' \
+	  'make help' 'everything else' >&2
 
 test: ## Install what is missing, build, run every test (sanitizers included)
 	@tools/install-deps.sh run test

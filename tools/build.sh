@@ -11,7 +11,7 @@ if [ ! -f "build/$preset/build.ninja" ]; then
     cmake --preset "$preset" >"$log" 2>&1 || { tail -30 "$log"; exit 1; }
 fi
 if [ -t 1 ]; then
-    ninja -C "build/$preset" "$@"
+    [ "$(ninja -C "build/$preset" -n "$@" | tail -n 1)" = "ninja: no work to do." ] || ninja -C "build/$preset" "$@"
 else
-    ninja -C "build/$preset" --quiet "$@"
+    ninja -C "build/$preset" --quiet "$@" | { grep -v -e '^ninja: no work' -e '^-- ' || true; }
 fi

@@ -218,7 +218,8 @@ static void put(const char *path, const char *text) {
 }
 
 static void new_root(void) {
-    snprintf(root, sizeof root, "/tmp/churon-cores-XXXXXX");
+    const char *tmp = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%s/churon-cores-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
     assert_non_null(mkdtemp(root));
 }
 

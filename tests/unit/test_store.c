@@ -32,7 +32,8 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 static int enter(void **state) {
     (void)state;
     char home[300];
-    snprintf(work, sizeof work, "/tmp/churon-store-XXXXXX");
+    const char *tmp = getenv("TMPDIR");
+    snprintf(work, sizeof work, "%s/churon-store-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
     if (!mkdtemp(work)) return -1;
     snprintf(home, sizeof home, "%s/home", work);
     return setenv("CHURON_HOME", home, 1);
