@@ -32,8 +32,9 @@ from gguf.quants import dequantize
 
 
 class Model:
-    def __init__(self, path, dtype=np.float64):
-        self.dtype = dtype
+    def __init__(self, path, dtype=np.float64, cache=None):
+        """cache: the type in which keys and values are kept, e.g. np.float16 as the engine does; None: dtype."""
+        self.dtype, self.cache = dtype, cache or dtype
         reader = GGUFReader(path)
         self.keys = {k: f for k, f in reader.fields.items()}
         self.arch = self.key("general.architecture", full=True)
@@ -137,6 +138,7 @@ class Model:
         if self.has_rope(layer):
             cos, sin = self.angles(n, self.has_window(layer))
             q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
+        k, v = (x.astype(self.cache).astype(self.dtype) for x in (k, v))
         at = np.arange(n)
         visible = at[None, :] <= at[:, None]
         if self.has_window(layer):
