@@ -39,8 +39,7 @@ enum { LANES = 16, LSE_BLOCK = 1024 };
 #define GELU_CUBIC     0.044715f
 
 /* Rows (a query of one head each) that attention takes at once through a block of keys. Scratch: keys and
- * values of a block in f32, [ATTN_BLOCK, head_dim] each, weights [ATTN_SLAB, ATTN_BLOCK], LANES floats more a
- * row. */
+ * values of a block in f32, [ATTN_BLOCK, head_dim] each, and weights [ATTN_SLAB, ATTN_BLOCK]. */
 enum { ATTN_SLAB = 48 };
 
 float exp_value(float x);

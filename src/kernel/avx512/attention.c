@@ -1,10 +1,5 @@
-/* attention.c: attention over a paged f16 cache, lane = key in the scores, lane = dimension in the values.
- *
- * A row is a query of one head; all rows of a call read the same keys and values, so a block of 64 keys is
- * taken through all of them before the next. Up to DIRECT_ROWS rows (decode) read the f16 pages themselves,
- * each conversion serving all rows. More rows (prefill) go in slabs through keys and values that are widened
- * once, with tiles of WIDE_ROWS rows. Both ways run the chains of ref/attention.c, so a row's bits do not
- * depend on its company. */
+/* attention.c: tiles of attention: lane = key in the scores, lane = dimension in the values. */
+#include "kernel/attn_tiles.h"
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/vec.h"
 
@@ -59,7 +54,6 @@ INLINE void score_tile(const size_t rows, const size_t tiles, const bool half, c
     }
 }
 
-/* One page of f16 against up to DIRECT_ROWS rows. */
 static void score_page(size_t rows, const page_pair *k, size_t dim, const float *const *q, float scale,
                        float *s) {
     switch (rows) {
@@ -74,7 +68,7 @@ static void score_page(size_t rows, const page_pair *k, size_t dim, const float 
     }
 }
 
-/* Two pages of f16 at once, for which up to PAIR_ROWS rows leave registers: fewer broadcasts a product. */
+/* Two pages at once, for which up to PAIR_ROWS rows leave registers: fewer broadcasts a product. */
 static void score_pair(size_t rows, const page_pair *k, size_t dim, const float *const *q, float scale,
                        float *s) {
     switch (rows) {
@@ -87,16 +81,29 @@ static void score_pair(size_t rows, const page_pair *k, size_t dim, const float 
     }
 }
 
-/* A widened block of 64 keys against up to WIDE_ROWS rows. */
-static void score_block(size_t rows, const page_pair *k, size_t dim, const float *const *q, float scale,
+static void score_pages(size_t rows, size_t pages, const uint16_t *const *k, size_t dim,
+                        const float *const *q, float scale, float *s, const uint16_t *const *ahead) {
+    if (pages == 2 && rows <= PAIR_ROWS) {
+        page_pair pair = {{k[0], k[1]}, {ahead[0], ahead[1]}};
+        score_pair(rows, &pair, dim, q, scale, s);
+        return;
+    }
+    for (size_t i = 0; i < pages; i++) {
+        page_pair one = {{k[i], NULL}, {ahead[i], NULL}};
+        score_page(rows, &one, dim, q, scale, s + i * KV_PAGE);
+    }
+}
+
+static void score_block(size_t rows, const float *wide, size_t dim, const float *const *q, float scale,
                         float *s) {
+    page_pair k = {{wide, wide + KV_PAGE * dim}, {NULL, NULL}};
     switch (rows) {
-    case 1: score_tile(1, 4, false, k, dim, q, scale, s); break;
-    case 2: score_tile(2, 4, false, k, dim, q, scale, s); break;
-    case 3: score_tile(3, 4, false, k, dim, q, scale, s); break;
-    case 4: score_tile(4, 4, false, k, dim, q, scale, s); break;
-    case 5: score_tile(5, 4, false, k, dim, q, scale, s); break;
-    default: score_tile(6, 4, false, k, dim, q, scale, s); break;
+    case 1: score_tile(1, 4, false, &k, dim, q, scale, s); break;
+    case 2: score_tile(2, 4, false, &k, dim, q, scale, s); break;
+    case 3: score_tile(3, 4, false, &k, dim, q, scale, s); break;
+    case 4: score_tile(4, 4, false, &k, dim, q, scale, s); break;
+    case 5: score_tile(5, 4, false, &k, dim, q, scale, s); break;
+    default: score_tile(6, 4, false, &k, dim, q, scale, s); break;
     }
 }
 
@@ -104,8 +111,8 @@ static void score_block(size_t rows, const page_pair *k, size_t dim, const float
 
 /* Scores of one row to weights; keys that `visible` lacks get 0. Rescales what the row has so far if the
  * maximum rose. */
-INLINE void soften(const bool all, const bool capped, float *s, uint64_t visible, float soft_cap,
-                   attn_partial *state, float *o, size_t dim_v) {
+INLINE void soften_as(const bool all, const bool capped, float *s, uint64_t visible, float soft_cap,
+                      attn_partial *state, float *o, size_t dim_v) {
     const __m512 lowest = _mm512_set1_ps(-INFINITY), cap = _mm512_set1_ps(soft_cap);
     __m512 v[BLOCK_TILES], lane = lowest;
 #pragma GCC unroll 4
@@ -134,17 +141,16 @@ INLINE void soften(const bool all, const bool capped, float *s, uint64_t visible
     state->sum += vec_sum(_mm512_add_ps(_mm512_add_ps(v[0], v[1]), _mm512_add_ps(v[2], v[3])));
 }
 
-/* Row r of a slab sees keys [from, to) of the block. */
-static void soften_row(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
-                       size_t dim_v) {
+static void soften(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
+                   size_t dim_v) {
     uint64_t visible = (~UINT64_C(0) >> (ATTN_BLOCK - (to - from))) << from;
     bool all = visible == ~UINT64_C(0);
     if (soft_cap != 0.0f) {
-        soften(false, true, s, visible, soft_cap, state, o, dim_v);
+        soften_as(false, true, s, visible, soft_cap, state, o, dim_v);
     } else if (all) {
-        soften(true, false, s, visible, soft_cap, state, o, dim_v);
+        soften_as(true, false, s, visible, soft_cap, state, o, dim_v);
     } else {
-        soften(false, false, s, visible, soft_cap, state, o, dim_v);
+        soften_as(false, false, s, visible, soft_cap, state, o, dim_v);
     }
 }
 
@@ -196,21 +202,21 @@ INLINE void value_rows(const size_t rows, const bool half, const void *v, size_t
     if (left == 1) value_tile(rows, 1, half, v, dim_v, n, p, o, ahead);
 }
 
-static void value_half(size_t rows, const uint16_t *v, size_t dim_v, size_t n, const float *p, float *o,
-                       const void *ahead) {
+static void value_page(size_t rows, const uint16_t *v, size_t dim_v, size_t n, const float *p, float *o,
+                       const uint16_t *ahead) {
     switch (rows) {
-    case 1: value_rows(1, true, v, dim_v, n, p, o, ahead); break;
-    case 2: value_rows(2, true, v, dim_v, n, p, o, ahead); break;
-    case 3: value_rows(3, true, v, dim_v, n, p, o, ahead); break;
-    case 4: value_rows(4, true, v, dim_v, n, p, o, ahead); break;
-    case 5: value_rows(5, true, v, dim_v, n, p, o, ahead); break;
-    case 6: value_rows(6, true, v, dim_v, n, p, o, ahead); break;
-    case 7: value_rows(7, true, v, dim_v, n, p, o, ahead); break;
-    default: value_rows(8, true, v, dim_v, n, p, o, ahead); break;
+    case 1: value_rows(1, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    case 2: value_rows(2, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    case 3: value_rows(3, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    case 4: value_rows(4, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    case 5: value_rows(5, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    case 6: value_rows(6, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    case 7: value_rows(7, true, v, dim_v, n, p, o, (const char *)ahead); break;
+    default: value_rows(8, true, v, dim_v, n, p, o, (const char *)ahead); break;
     }
 }
 
-static void value_wide(size_t rows, const float *v, size_t dim_v, size_t n, const float *p, float *o) {
+static void value_block(size_t rows, const float *v, size_t dim_v, size_t n, const float *p, float *o) {
     switch (rows) {
     case 1: value_rows(1, false, v, dim_v, n, p, o, NULL); break;
     case 2: value_rows(2, false, v, dim_v, n, p, o, NULL); break;
@@ -221,173 +227,24 @@ static void value_wide(size_t rows, const float *v, size_t dim_v, size_t n, cons
     }
 }
 
-/* ---- a block of keys --------------------------------------------------------------------------------- */
-
-/* The keys that row r sees of the block are [from[r], to[r]), never none. */
-typedef struct slab {
-    size_t rows;
-    const float *q[ATTN_SLAB];
-    uint8_t from[ATTN_SLAB], to[ATTN_SLAB];
-    attn_partial *state; /* [rows] */
-    float *o;            /* [rows, head_dim_v] */
-    float *p;            /* scratch [rows, ATTN_BLOCK]: scores, then weights */
-} slab;
-
-/* Where a block's keys and values lie: in pages of 32 keys, `pages` of them from the block's first to the end
- * of the sequence, or widened. */
-typedef struct block {
-    size_t dim_k, dim_v, pages;
-    const uint16_t *const *k, *const *v;
-    const float *wide_k, *wide_v; /* NULL: read the pages */
-} block;
-
-/* Keys [from, to) of the block for rows [r, r+rows). While a page's values are read, the page of keys that
- * the next block begins with is on its way. */
-static void add_values(const slab *s, const block *b, size_t r, size_t rows, size_t from, size_t to) {
-    const float *p = s->p + r * ATTN_BLOCK;
-    float *o = s->o + r * b->dim_v;
-    if (b->wide_v != NULL) {
-        if (from < to) value_wide(rows, b->wide_v + from * b->dim_v, b->dim_v, to - from, p + from, o);
-        return;
-    }
-    while (from < to) {
-        size_t page = from / KV_PAGE, slot = from % KV_PAGE;
-        size_t n = to - from < KV_PAGE - slot ? to - from : KV_PAGE - slot;
-        const uint16_t *ahead = page + 2 < b->pages ? b->k[page + 2] : b->v[page];
-        value_half(rows, b->v[page] + slot * b->dim_v, b->dim_v, n, p + from, o, ahead);
-        from += n;
-    }
+static void widen_all(const uint16_t *from, float *to, size_t n) {
+    for (size_t i = 0; i < n; i += LANES) _mm512_store_ps(to + i, widen(from, i, true));
 }
 
-/* A tile of rows over the values. Keys that all rows see go through the tile; those that only some see, at
- * its edges, row by row, so that a key which a row may not see never touches it. */
-static void tile_values(const slab *s, const block *b, size_t r0, size_t rows) {
-    size_t from = 0, to = ATTN_BLOCK;
-    for (size_t r = r0; r < r0 + rows; r++) {
-        if (s->from[r] > from) from = s->from[r];
-        if (s->to[r] < to) to = s->to[r];
-    }
-    if (to < from) to = from;
-    for (size_t r = r0; r < r0 + rows; r++) {
-        size_t end = s->to[r] < from ? s->to[r] : from;
-        add_values(s, b, r, 1, s->from[r], end);
-    }
-    add_values(s, b, r0, rows, from, to);
-    for (size_t r = r0; r < r0 + rows; r++) {
-        size_t start = s->from[r] > to ? s->from[r] : to;
-        add_values(s, b, r, 1, start, s->to[r]);
-    }
-}
-
-static void soften_rows(const slab *s, float soft_cap, size_t dim_v) {
-    for (size_t r = 0; r < s->rows; r++) {
-        soften_row(s->p + r * ATTN_BLOCK, s->from[r], s->to[r], soft_cap, &s->state[r], s->o + r * dim_v,
-                   dim_v);
-    }
-}
-
-static void block_direct(const attn_head *h, const slab *s, const block *b) {
-    size_t first = s->from[0], last = s->to[s->rows - 1]; /* rows ascend in position */
-    if (s->rows <= PAIR_ROWS && first < KV_PAGE && last > KV_PAGE) {
-        page_pair pair = {{b->k[0], b->k[1]}, {b->v[0], b->v[1]}};
-        score_pair(s->rows, &pair, b->dim_k, s->q, h->scale, s->p);
-    } else {
-        for (size_t page = first / KV_PAGE; page * KV_PAGE < last; page++) {
-            page_pair one = {{b->k[page], NULL}, {b->v[page], NULL}};
-            score_page(s->rows, &one, b->dim_k, s->q, h->scale, s->p + page * KV_PAGE);
-        }
-    }
-    soften_rows(s, h->soft_cap, b->dim_v);
-    tile_values(s, b, 0, s->rows);
-}
-
-static void block_wide(const attn_head *h, const slab *s, const block *b) {
-    page_pair k = {{b->wide_k, b->wide_k + KV_PAGE * b->dim_k}, {NULL, NULL}};
-    for (size_t r = 0; r < s->rows; r += WIDE_ROWS) {
-        size_t rows = s->rows - r < WIDE_ROWS ? s->rows - r : WIDE_ROWS;
-        score_block(rows, &k, b->dim_k, s->q + r, h->scale, s->p + r * ATTN_BLOCK);
-    }
-    soften_rows(s, h->soft_cap, b->dim_v);
-    for (size_t r = 0; r < s->rows; r += WIDE_ROWS) {
-        tile_values(s, b, r, s->rows - r < WIDE_ROWS ? s->rows - r : WIDE_ROWS);
-    }
-}
-
-/* The block's pages in f32; keys of a page that does not exist are zero. */
-static void widen_block(const block *b, float *k, float *v) {
-    size_t k_page = KV_PAGE * b->dim_k, v_page = KV_PAGE * b->dim_v;
-    for (size_t page = 0; page < ATTN_BLOCK / KV_PAGE; page++, k += k_page, v += v_page) {
-        if (page >= b->pages) {
-            memset(k, 0, k_page * sizeof *k);
-            continue;
-        }
-        for (size_t i = 0; i < k_page; i += LANES) _mm512_store_ps(k + i, widen(b->k[page], i, true));
-        for (size_t i = 0; i < v_page; i += LANES) _mm512_store_ps(v + i, widen(b->v[page], i, true));
-    }
-}
-
-/* ---- a chunk of keys --------------------------------------------------------------------------------- */
-
-typedef struct query_range {
-    size_t first, end;
-} query_range;
-
-/* The queries (numbers 0 .. n-1) that see any key of [start, end): those not before the first key, and whose
- * window has not passed the last. */
-static query_range who_sees(const attn_head *h, size_t n, size_t pos, size_t start, size_t end) {
-    query_range t = {start > pos ? start - pos : 0, n};
-    if (h->window != 0 && end - 1 + h->window < pos + n) {
-        t.end = end - 1 + h->window > pos ? end - 1 + h->window - pos : 0;
-    }
-    if (t.first > t.end) t.first = t.end;
-    return t;
-}
-
-/* Rows [row, row + s->rows) of the call become the slab's, for the block that begins at `start`. */
-static void place_rows(const attn_head *h, slab *s, const float *q, size_t ldq, size_t row, size_t pos,
-                       size_t start) {
-    size_t t = row / h->group, g = row % h->group;
-    for (size_t r = 0; r < s->rows; r++) {
-        size_t p = pos + t, to = p + 1 - start;
-        s->q[r] = q + t * ldq + g * h->head_dim_k;
-        s->to[r] = (uint8_t)(to < ATTN_BLOCK ? to : ATTN_BLOCK);
-        s->from[r] = (uint8_t)(h->window != 0 && to > h->window ? to - h->window : 0);
-        if (++g == h->group) g = 0, t++;
-    }
-}
+static const attn_tiles tiles = {
+    .direct_rows = DIRECT_ROWS,
+    .wide_rows = WIDE_ROWS,
+    .score_pages = score_pages,
+    .score_block = score_block,
+    .soften = soften,
+    .value_page = value_page,
+    .value_block = value_block,
+    .widen = widen_all,
+};
 
 void attn_chunk_avx512(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
                        attn_partial *partial, float *o, void *scratch) {
-    size_t n_pages = (pos + n + KV_PAGE - 1) / KV_PAGE, rows = n * h->group;
-    float *p = scratch, *k = p + ATTN_SLAB * ATTN_BLOCK, *v = k + ATTN_BLOCK * h->head_dim_k;
-    for (size_t r = 0; r < rows; r++) partial[r] = (attn_partial){-INFINITY, 0.0f};
-    memset(o, 0, rows * h->head_dim_v * sizeof *o);
-    for (size_t start = c * ATTN_CHUNK; start < (c + 1) * ATTN_CHUNK && start < pos + n;
-         start += ATTN_BLOCK) {
-        query_range t = who_sees(h, n, pos, start, start + ATTN_BLOCK);
-        size_t row = t.first * h->group, end = t.end * h->group;
-        size_t page = start / KV_PAGE;
-        block b = {h->head_dim_k, h->head_dim_v, n_pages - page, h->k_pages + page, h->v_pages + page,
-                   NULL,          NULL};
-        if (end - row > DIRECT_ROWS) {
-            widen_block(&b, k, v);
-            b.wide_k = k;
-            b.wide_v = v;
-        }
-        while (row < end) {
-            slab s = {.rows = end - row < ATTN_SLAB ? end - row : ATTN_SLAB,
-                      .state = partial + row,
-                      .o = o + row * h->head_dim_v,
-                      .p = p};
-            place_rows(h, &s, q, ldq, row, pos, start);
-            if (b.wide_k != NULL) {
-                block_wide(h, &s, &b);
-            } else {
-                block_direct(h, &s, &b);
-            }
-            row += s.rows;
-        }
-    }
+    attn_chunk_tiled(&tiles, h, q, ldq, n, pos, c, partial, o, scratch);
 }
 
 void attn_merge_avx512(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,

@@ -106,9 +106,3 @@ void attn_merge_ref(attn_partial *into, float *o_into, const attn_partial *from,
 void attn_finish_ref(const attn_partial *p, const float *o, size_t head_dim_v, float *out) {
     for (size_t d = 0; d < head_dim_v; d++) out[d] = o[d] / p->sum;
 }
-
-size_t attn_scratch(size_t max_head_dim, size_t max_group, size_t max_tokens) {
-    (void)max_group;
-    (void)max_tokens; /* rows are worked off in slabs */
-    return 2 * ATTN_BLOCK * max_head_dim * sizeof(float) + ATTN_SLAB * (ATTN_BLOCK + LANES) * sizeof(float);
-}
