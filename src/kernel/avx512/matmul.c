@@ -22,7 +22,7 @@ static void side_sums(const pack_layout *l, const activations *x, size_t t0, siz
     size_t count = n * per16 / 2; /* blocks of 32, all tokens in a row */
     const __m512i factor = _mm512_set1_epi32(-(int)l->bias);
     for (size_t i = 0; i < count; i += 16) {
-        __mmask16 m = count - i < 16 ? (__mmask16)((1u << (count - i)) - 1) : 0xffff;
+        __mmask16 m = first_lanes(count - i);
         __m512i pairs = _mm512_maskz_loadu_epi32(m, sum16 + 2 * i);
         __m512 s = _mm512_maskz_loadu_ps(m, scale + i);
         if (!l->scale16) {
@@ -44,8 +44,8 @@ static void side_sums(const pack_layout *l, const activations *x, size_t t0, siz
         const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
         const __m512i high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
         size_t left = 2 * (count - i);
-        __mmask16 m0 = left < 16 ? (__mmask16)((1u << left) - 1) : 0xffff;
-        __mmask16 m1 = left < 16 ? 0 : left < 32 ? (__mmask16)((1u << (left - 16)) - 1) : 0xffff;
+        __mmask16 m0 = first_lanes(left);
+        __mmask16 m1 = first_lanes(left < 16 ? 0 : left - 16);
         _mm512_mask_storeu_epi32(side + 2 * i, m0, _mm512_permutex2var_epi32(even, low, odd));
         _mm512_mask_storeu_epi32(side + 2 * i + 16, m1, _mm512_permutex2var_epi32(even, high, odd));
     }
@@ -77,11 +77,6 @@ static void run_tokens(tile *a, const tile_fn fns[TILE_TOKENS], const chunk *c, 
     }
 }
 
-static uint16_t row_mask(const packed *w, size_t last_group) {
-    size_t rows = w->rows - last_group * PACK_ROWS;
-    return rows < PACK_ROWS ? (uint16_t)((1u << rows) - 1) : 0xffff;
-}
-
 /* One group at a time: a second stream of weights halves what memory delivers. With one or two tokens the
  * processor's own prefetching saturates memory, and any other only disturbs it; from the number on at which
  * the arithmetic of a block takes as long as its arrival, the next group is fetched into the second level
@@ -93,7 +88,7 @@ static void run_packed(const packed *w, size_t g0, size_t g1, const chunk *c, si
     bool fetch = c->n * FETCH_BYTES_PER_TOKEN >= block_bytes;
     for (size_t g = g0; g < g1; g++) {
         a.w = w->data + g * w->group_bytes;
-        a.mask = row_mask(w, g);
+        a.mask = first_lanes(w->rows - g * PACK_ROWS);
         a.ahead = fetch && g + 1 < g1 ? w->group_bytes : 0;
         run_tokens(&a, tiles_packed[w->type], c, c->y + g * PACK_ROWS);
     }
@@ -105,7 +100,7 @@ static void run_panels(const packed *w, size_t g0, size_t g1, const chunk *c, si
     tile a = {.w = panel, .w_stride = vector_bytes, .blocks = blocks, .ldy = ldy};
     for (size_t g = g0; g < g1; g += TILE_VECTORS) {
         size_t vectors = g1 - g < TILE_VECTORS ? g1 - g : TILE_VECTORS;
-        a.mask = row_mask(w, g + vectors - 1);
+        a.mask = first_lanes(w->rows - (g + vectors - 1) * PACK_ROWS);
         for (size_t v = 0; v < vectors; v++) {
             panel_unpack[w->type](w->data + (g + v) * w->group_bytes, blocks, panel + v * vector_bytes);
         }

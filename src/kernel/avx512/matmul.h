@@ -55,6 +55,11 @@ static inline size_t panel_block_bytes(const pack_layout *l) {
     return 512 + 64u * (l->scale16 ? 2 : 1) * (l->has_min ? 2 : 1);
 }
 
+/* Mask of the first n of 16 lanes; n may be larger. */
+static inline uint16_t first_lanes(size_t n) {
+    return (uint16_t)(n < 16 ? (1u << n) - 1u : 0xffffu);
+}
+
 /* Float types: all of matmul. */
 void matmul_float_avx512(const packed *w, size_t g0, size_t g1, const activations *x, size_t n, float *y,
                          size_t ldy, void *scratch);

@@ -144,11 +144,6 @@ static void interleave(const activations *x, size_t t0, size_t n, size_t k0, siz
     }
 }
 
-static uint16_t row_mask(const packed *w, size_t last_group) {
-    size_t rows = w->rows - last_group * PACK_ROWS;
-    return rows < PACK_ROWS ? (uint16_t)((1u << rows) - 1) : 0xffff;
-}
-
 /* One linear stream of weights; see run_packed in matmul.c for when the next group is fetched. */
 static void run_few(const packed *w, size_t g0, size_t g1, const activations *x, size_t n, float *y,
                     size_t ldy, float *a) {
@@ -158,7 +153,7 @@ static void run_few(const packed *w, size_t g0, size_t g1, const activations *x,
     float_tile f = {.k = k, .ldy = ldy};
     for (size_t g = g0; g < g1; g++) {
         f.w = w->data + g * w->group_bytes;
-        f.mask = row_mask(w, g);
+        f.mask = first_lanes(w->rows - g * PACK_ROWS);
         f.fetch = fetch && g + 1 < g1 ? f.w + w->group_bytes : NULL;
         for (size_t s = 0; s < n_slices(n); s++) {
             size_t from = slice_begin(n, s);
@@ -185,7 +180,7 @@ static void run_block(const packed *w, size_t g0, size_t g1, size_t k0, size_t k
     for (size_t g = g0; g < g1; g += 2) {
         size_t vectors = g1 - g < 2 ? 1 : 2;
         const uint8_t *group = w->data + g * w->group_bytes + offset;
-        f.mask = row_mask(w, g + vectors - 1);
+        f.mask = first_lanes(w->rows - (g + vectors - 1) * PACK_ROWS);
         f.w = group;
         f.w_stride = w->group_bytes;
         for (size_t v = 0; v < vectors && w->type != DTYPE_F32; v++) {
