@@ -139,7 +139,7 @@ int http_check_fields(const http_field *fields, size_t n, int minor, const char 
         return refuse(why, "Content-Length: expected it alone, got Transfer-Encoding beside it");
     }
     if (hosts > 1) return refuse(why, "Host: expected once, got several");
-    if (hosts == 0 && minor >= 1) return refuse(why, "Host: expected in every HTTP/1.1 request, got none");
+    if (hosts == 0 && minor >= 1) return refuse(why, "Host: expected once, got none");
     return 0;
 }
 
@@ -346,6 +346,12 @@ void http_reply(http_exchange *x, int code, const char *content_type, const char
         return;
     }
     prepare(x, code, content_type);
+    if (http_request_method(x) == HTTP_M_HEAD) { /* evhttp would send the body too */
+        char length[24];
+        snprintf(length, sizeof length, "%zu", len);
+        http_reply_header(x, "Content-Length", length);
+        len = 0;
+    }
     struct evbuffer *b = evbuffer_new();
     bool ok = b && (len == 0 || evbuffer_add(b, body, len) == 0);
     restore_reading(x);

@@ -301,7 +301,7 @@ void routes_dispatch(void *user, http_exchange *x) {
         if (admit(s, x, false, true, false)) openai_model(s, x, path + n);
         return;
     }
-    char line[160];
-    snprintf(line, sizeof line, "path: expected an endpoint of this server, got %.100s", path);
-    server_reply_status(s, x, 404, "invalid_request_error", NULL, "not_found", line);
+    error err; /* for its message: one clean line */
+    (void)error_set(&err, CHURON_NOT_FOUND, "path: expected an endpoint of this server, got %.100s", path);
+    server_reply_status(s, x, 404, "invalid_request_error", NULL, "not_found", err.message);
 }
