@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far a program's logits are from exact ones, on a fixed text: mean KL divergence and perplexity.
 
-    kl.py MODEL.gguf --churon build/release/tools/logits [--peer PROGRAM] [--windows N] [--out RESULT.json]
+    kl.py MODEL.gguf... --churon build/release/tools/logits [--peer PROGRAM] [--windows N] [--out RESULT.json]
 
 Exact is the numpy forward pass of forward.py over the dequantized weights. The text is cut into windows of 512
 tokens; the second half of each is scored, as perplexity of GGUF files is usually measured. Both programs read lines
@@ -85,29 +85,30 @@ def measure(path, programs, n_windows=None, report=lambda line: None):
         if name != "exact":
             spread = np.sqrt(max(0.0, squares / n - (total / n) ** 2) / n)
             rows[name] |= {"kl": float(total / n), "kl_standard_error": float(spread), "same_top": float(same / n)}
-    return {"text_sha256": TEXT_SHA256, "tokens_scored": n, "window": WINDOW, "rows": rows}
+    return {"tokens_scored": n, "rows": rows}
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model")
+    p.add_argument("models", nargs="+")
     p.add_argument("--churon", default="build/release/tools/logits")
     p.add_argument("--peer", help="another program with the same in and out")
     p.add_argument("--peer-name", default="peer")
     p.add_argument("--windows", type=int)
     p.add_argument("--out")
     a = p.parse_args()
-    programs = {"churon": [a.churon, a.model, "2"]}
-    if a.peer:
-        programs[a.peer_name] = [a.peer, a.model, "2"]
-    result = measure(a.model, programs, a.windows, report=lambda line: print(line, flush=True))
-    with open(a.model, "rb") as f:
-        result = {"model_sha256": hashlib.file_digest(f, "sha256").hexdigest(), **result}
-    result["date"] = datetime.date.today().isoformat()
-    line = json.dumps(result, indent=2) + "\n"
-    if a.out:
-        pathlib.Path(a.out).write_text(line)
-    print(line)
+    whole = {"date": datetime.date.today().isoformat(), "text_sha256": TEXT_SHA256, "window": WINDOW, "files": {}}
+    for model in a.models:
+        programs = {"churon": [a.churon, model, "2"]}
+        if a.peer:
+            programs[a.peer_name] = [a.peer, model, "2"]
+        result = measure(model, programs, a.windows, report=lambda line: print(model, line, flush=True))
+        with open(model, "rb") as f:
+            sha256 = hashlib.file_digest(f, "sha256").hexdigest()
+        whole["files"][pathlib.Path(model).stem] = {"sha256": sha256, **result}
+        print(json.dumps(result, indent=2), flush=True)
+        if a.out:
+            pathlib.Path(a.out).write_text(json.dumps(whole, indent=2) + "\n")
 
 
 if __name__ == "__main__":

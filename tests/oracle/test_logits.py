@@ -67,7 +67,7 @@ def test_f32_weights(churon, tmp_path, arguments):
     whole = make(tmp_path, arguments.replace("--parts 3", "")) if "--parts" in arguments else path
     exact, half, got = compare(churon, path, some_ids(300), whole)
     assert np.abs(half - got).max() <= 0.001
-    assert forward.kl(exact, got).mean() <= 1e-5  # what the f16 cache costs
+    assert forward.kl(exact, got).mean() <= 1e-6  # what the f16 cache costs
 
 
 @pytest.mark.parametrize("kind", [*list(ggml_blocks.TYPES)[1:], "mix"])
@@ -77,7 +77,7 @@ def test_other_weights(churon, tmp_path, kind):
     exact, half, got = compare(churon, path, some_ids(120))
     if kind in ("f16", "bf16"):
         assert np.abs(half - got).max() <= 0.001
-    assert forward.kl(exact, got).mean() <= (1e-5 if kind in ("f16", "bf16") else 0.003)
+    assert forward.kl(exact, got).mean() <= (1e-6 if kind in ("f16", "bf16") else 3e-4)
 
 
 def test_chunks_and_threads_change_nothing(churon, tmp_path):
