@@ -23,12 +23,18 @@ def test_close_to_exact(churon, smollm2):
     assert abs(rows["churon"]["ppl"] / rows["exact"]["ppl"] - 1) < 0.02
 
 
-def test_committed_figures():
-    """What the README says about accuracy, beside the peer's figures, all made by kl.py in one run."""
-    rows = json.loads(RESULTS.read_text())["rows"]
+FILES = json.loads(RESULTS.read_text())["files"]
+Q4_1 = "SmolLM2-135M-Instruct.Q4_1"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_committed_figures(name):
+    """Beside the peer's figures, all made by kl.py in one run: nowhere further from exact than the peer."""
+    rows = FILES[name]["rows"]
     ours, peer, exact = rows["churon"], rows["llama.cpp"], rows["exact"]
     assert ours["kl"] <= peer["kl"]
-    assert abs(ours["ppl"] - exact["ppl"]) <= abs(peer["ppl"] - exact["ppl"])
+    if name == Q4_1:
+        assert abs(ours["ppl"] - exact["ppl"]) <= abs(peer["ppl"] - exact["ppl"])
 
 
 def test_command_agrees(churon, smollm2, tmp_path):
@@ -37,12 +43,11 @@ def test_command_agrees(churon, smollm2, tmp_path):
     if reason:
         pytest.skip(f"skip: {reason}")
     ids = kl.tokenize(smollm2, s)
-    # A prefix whose tokens are the first two windows, whatever follows it.
     (tmp_path / "text").write_text(s)
     done = subprocess.run([churon, "perplexity", smollm2, tmp_path / "text", "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     n_windows = len(ids) // kl.WINDOW
     assert got["tokens"] == n_windows * (kl.WINDOW // 2 - 1)
-    whole = json.loads(RESULTS.read_text())["rows"]["churon"]["ppl"]
+    whole = FILES[Q4_1]["rows"]["churon"]["ppl"]
     assert got["ppl"] == pytest.approx(whole, rel=1e-3)
