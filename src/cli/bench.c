@@ -1,6 +1,7 @@
 /* bench.c: `churon bench`: a model's speed, as a fraction of what the machine could do and beside a peer's.
  */
 #include "bench/bench_lm.h"
+#include "bench/bench_text.h"
 #include "bench/peer.h"
 #include "bench/stats.h"
 
@@ -13,12 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CASES_MAX = 64, REPS_MAX = 1000, SAMPLING_DRAWS = 200 };
+enum { CASES_MAX = 80, REPS_MAX = 1000, SAMPLING_DRAWS = 200, TEXT_MAX_BYTES = 1 << 30 };
 
 typedef struct bench_request {
     const char *model; /* NULL: --roofline or --kernels */
     uint64_t prompt, gen, reps;
     const char *depth, *parallel; /* lists */
+    const char *text;             /* a file to tokenize, or NULL */
     arg_list peers, batched_peers;
     bool roofline, kernels;
     arg_common common;
@@ -26,9 +28,10 @@ typedef struct bench_request {
 
 typedef struct result_row {
     char test[48];
-    double per_s, sd, bound_fraction;
-    double peer_per_s; /* 0: no peer */
-    double share;      /* of a decoding step, for the sampling row; else 0 */
+    double per_s, sd;
+    double bound_fraction; /* 0: no bound is known */
+    double peer_per_s;     /* 0: no peer */
+    double share;          /* of a decoding step, for the sampling row; else 0 */
 } result_row;
 
 typedef struct results {
@@ -77,8 +80,10 @@ static void write_row(json_out *j, const result_row *r, size_t threads) {
     json_out_double(j, "sd", r->sd);
     if (r->share > 0) {
         json_out_double(j, "share", r->share);
-    } else {
+    } else if (r->bound_fraction > 0) {
         json_out_double(j, "bound_fraction", r->bound_fraction);
+    } else {
+        json_out_null(j, "bound_fraction");
     }
     if (r->peer_per_s > 0) {
         json_out_double(j, "peer_per_s", r->peer_per_s);
@@ -94,7 +99,7 @@ static void add_row(str *out, const result_row *r, size_t threads) {
     str_fmt(out, "%-16s %7zu %12.1f %8.1f", r->test, threads, r->per_s, r->sd);
     if (r->share > 0) {
         str_fmt(out, "   %.1f %% of a step", 100 * r->share);
-    } else {
+    } else if (r->bound_fraction > 0) {
         str_fmt(out, " %8.0f %%", 100 * r->bound_fraction);
     }
     if (r->peer_per_s > 0) str_fmt(out, " %12.1f %7.2f×", r->peer_per_s, r->per_s / r->peer_per_s);
@@ -186,6 +191,30 @@ static status time_sampling(run *u, double decode_per_s, error *err) {
     return CHURON_OK;
 }
 
+/* Bytes of text a second, of one thread. */
+static status time_text(run *u, error *err) {
+    result_row *row = &u->all->rows[u->all->n];
+    size_t reps = (size_t)u->r->reps;
+    str text = {0};
+    double *rates = mem_calloc(reps, sizeof *rates), seconds;
+    if (!rates) return error_no_memory(err, "figures", reps * sizeof *rates);
+    status st;
+    TRY_GOTO(file_read(&text, u->r->text, TEXT_MAX_BYTES, err));
+    for (size_t i = 0; i < reps; i++) {
+        progress_update(u->p, "bench", (double)i, (double)reps, "tokenizing");
+        TRY_GOTO(bench_tokenizer_once(lm_bundle_tokenizer(u->b), &text, &seconds, NULL, err));
+        rates[i] = seconds > 0 ? (double)text.len / seconds : 0;
+    }
+    snprintf(row->test, sizeof row->test, "tokenize");
+    row->sd = stats_sd(rates, reps);
+    row->per_s = stats_median(rates, reps);
+    u->all->n++;
+cleanup:
+    str_free(&text);
+    mem_free(rates);
+    return st;
+}
+
 typedef struct case_list {
     bench_case cases[CASES_MAX];
     size_t n;
@@ -193,7 +222,7 @@ typedef struct case_list {
 } case_list;
 
 static void add_case(case_list *l, bench_case c) {
-    if (l->n + 1 >= CASES_MAX) return; /* one row is for sampling; cmd_bench bounds the lists */
+    if (l->n + 2 >= CASES_MAX) return; /* two rows are for sampling and text; the lists are bounded */
     l->cases[l->n++] = c;
     size_t tokens = c.depth + c.prompt + c.gen + 64;
     if (tokens > l->max_tokens) l->max_tokens = tokens;
@@ -268,6 +297,7 @@ static int bench_model(const bench_request *r) {
         if (c->gen && c->parallel == 1 && c->depth == 0) decode_per_s = all->rows[all->n - 1].per_s;
     }
     if (decode_per_s > 0) TRY_GOTO(time_sampling(&u, decode_per_s, &err));
+    if (r->text) TRY_GOTO(time_text(&u, &err));
 cleanup:
     progress_end(&p);
     if (st == CHURON_OK) {
@@ -426,6 +456,11 @@ int cmd_bench(int argc, char **argv) {
          .target = &r.batched_peers,
          .value = "COMMAND",
          .help = "likewise a llama-batched-bench command, for --parallel"},
+        {.name = "text",
+         .kind = ARG_STRING,
+         .target = &r.text,
+         .value = "FILE",
+         .help = "also tokenizes this text: bytes a second, one thread"},
         {.name = "roofline",
          .kind = ARG_FLAG,
          .target = &r.roofline,

@@ -210,6 +210,7 @@ static int print_json(const inspection *in) {
     json_out_object(&j, NULL);
     str_fmt(&key, "GGUF v%u", gguf_version(in->g));
     json_out_cstr(&j, "format", str_cstr(&key));
+    json_out_cstr(&j, "path", in->path);
     json_out_string(&j, "architecture", str_cstr(&in->architecture), in->architecture.len);
     json_out_string(&j, "name", str_cstr(&in->name), in->name.len);
     json_out_bool(&j, "runs", in->runs);
@@ -291,15 +292,17 @@ static void add_file_text(str *out, const char *bytes, size_t n) {
 
 static void add_memory(str *out, const inspection *in) {
     add_line(out, "memory");
-    add_bytes(out, in->memory_weights);
-    str_cat(out, " weights + ");
-    add_bytes(out, in->kv_per_token * in->context);
-    str_fmt(out, " for a context of %zu (", in->context);
-    add_bytes(out, in->kv_per_token);
-    str_cat(out, " a token) + ");
-    add_bytes(out, in->scratch);
-    str_cat(out, " scratch = ");
     add_bytes(out, in->memory_weights + in->kv_per_token * in->context + in->scratch);
+    str_fmt(out, " with a context of %zu tokens:\n", in->context);
+    add_line(out, "");
+    str_cat(out, "weights ");
+    add_bytes(out, in->memory_weights);
+    str_cat(out, ", context ");
+    add_bytes(out, in->kv_per_token * in->context);
+    str_cat(out, " (");
+    add_bytes(out, in->kv_per_token);
+    str_cat(out, " a token), scratch ");
+    add_bytes(out, in->scratch);
     str_put(out, '\n');
 }
 
@@ -339,7 +342,8 @@ static void add_metadata(str *out, const gguf *g) {
 static int print_text(const inspection *in) {
     str out = {0};
     add_line(&out, "file");
-    str_fmt(&out, "%s, GGUF v%u, ", in->path, gguf_version(in->g));
+    const char *slash = strrchr(in->path, '/');
+    str_fmt(&out, "%s, GGUF v%u, ", slash ? slash + 1 : in->path, gguf_version(in->g));
     add_bytes(&out, gguf_file_bytes(in->g));
     str_put(&out, '\n');
     add_line(&out, "model");

@@ -384,9 +384,9 @@ def test_bench(churon, smollm2, tmp_path):
     peer.write_text("#!/bin/sh\necho \"$@\" >> $0.calls\necho '[{\"avg_ts\": 100.0}]'\n")
     peer.chmod(0o755)
     got = as_json(churon_run(churon, "bench", smollm2, "--prompt", "16", "--gen", "4", "--depth", "0,32", "--parallel",
-                             "1,2", "--reps", "2", "--json", "--vs", str(peer), "--threads", "1", timeout=300))
+                             "1,2", "--reps", "2", "--json", "--vs", str(peer), "--threads", "1", "--text", __file__, timeout=300))
     rows = {r["test"]: r for r in got["rows"]}
-    assert list(rows) == ["pp16", "tg4", "tg4@32", "tg4x2", "sampling"]
+    assert list(rows) == ["pp16", "tg4", "tg4@32", "tg4x2", "sampling", "tokenize"]
     for name in ("pp16", "tg4", "tg4@32", "tg4x2"):
         r = rows[name]
         assert set(r) == {"test", "threads", "per_s", "sd", "bound_fraction", "peer_per_s", "ratio"}
@@ -394,6 +394,7 @@ def test_bench(churon, smollm2, tmp_path):
     assert rows["pp16"]["peer_per_s"] == 100 and rows["pp16"]["ratio"] == pytest.approx(rows["pp16"]["per_s"] / 100)
     assert rows["tg4x2"]["peer_per_s"] is None and rows["tg4x2"]["ratio"] is None
     assert 0 < rows["sampling"]["share"] < 0.5
+    assert rows["tokenize"]["per_s"] > 1e5 and rows["tokenize"]["bound_fraction"] is None
     calls = (tmp_path / "peer.calls").read_text().splitlines()
     assert len(calls) == 2 * 3
     assert calls[0] == f"-m {smollm2} -p 16 -n 0 -d 0 -t 1 -r 1 -o json"

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import shutil
 import statistics
 import subprocess
@@ -103,13 +104,24 @@ def start_rows(path, threads):
 
 
 def prose(size):
-    """Text of this repository's documents, repeated: English prose with some code."""
-    text = "\n".join(p.read_text() for p in sorted(TOP.glob("docs/**/*.md")) + [TOP / "README.md"])
-    return (text * (size // max(1, len(text.encode())) + 1)).encode()[:size].decode("utf-8", "ignore")
+    """English-like text, the same every time: word lengths and frequencies as in prose (Zipf), some punctuation."""
+    draw = random.Random(1)
+    parts = ["an", "be", "co", "de", "er", "fo", "ing", "ly", "man", "ne", "or", "per", "qui", "re", "sta", "ti", "un",
+             "ver", "wa", "th"]
+    common = "the of and to in a is that for it as was with be by on not he his but at are this have".split()
+    words = common + ["".join(draw.choices(parts, k=draw.randint(1, 4))) for _ in range(20000)]
+    weights = [1 / (rank + 3) for rank in range(len(words))]
+    text, length = [], 0
+    while length < size:
+        sentence = draw.choices(words, weights, k=draw.randint(5, 25))
+        sentence[0] = sentence[0].capitalize()
+        text.append(" ".join(sentence) + draw.choice([". ", ". ", ", ", "; ", "? ", ".\n\n", f" {draw.randint(1, 2000)}. "]))
+        length += len(text[-1])
+    return "".join(text)[:size]
 
 
 def tokenizer_row(path):
-    """Megabytes a second of one thread: the whole command less the same command on one byte."""
+    """Megabytes a second of one thread. The peer's: its whole command less the same command on one byte."""
     big, small = OUT / "prose.txt", OUT / "one.txt"
     big.write_text(prose(10_000_000))
     small.write_text("x")
@@ -119,12 +131,7 @@ def tokenizer_row(path):
         subprocess.run([*command, str(file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
         return time.perf_counter() - begun
 
-    ours = [CHURON, "bench", path, "--text"]
-    done = subprocess.run([*ours, str(big), "--json"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return None
-    row = next(r for r in json.loads(done.stdout)["rows"] if r["test"] == "tokenize")
-    rate = row["per_s"] / 1e6
+    rate = churon_bench(path, 1, "--prompt", "0", "--gen", "0", "--text", str(big))["rows"][0]["per_s"] / 1e6
     theirs = peer("llama-tokenize") and [peer("llama-tokenize"), "-m", path, "--ids", "--log-disable", "-f"]
     other = None
     if theirs:
