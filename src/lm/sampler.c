@@ -37,6 +37,7 @@ struct sampler {
     int32_t *breakers; /* ascending */
     size_t n_vocab;
     sampler_way way;
+    size_t first;  /* length of the list that top_k fills */
     float inverse; /* 1 / temperature */
     float min_t;   /* log(min_p): tokens that far below the largest are dropped; -infinity without min_p */
     history history;
@@ -65,6 +66,13 @@ static sampler_way choose_way(const sampler_params *p, size_t n_vocab) {
     if (n_vocab <= TOP_MAX || (p->top_k > 0 && p->top_k <= TOP_MAX)) return WAY_LIST;
     bool small_xtc = p->xtc_probability > 0.0f && p->xtc_threshold * (float)LIST_FIRST < 2.0f;
     return p->top_k > 0 || p->typical_p < 1.0f || small_xtc ? WAY_SORTED : WAY_ALL;
+}
+
+/* The longest list that top_k fills; a plain draw from all needs but the largest. */
+static size_t first_length(const sampler_params *p, sampler_way way) {
+    if (way == WAY_GREEDY) return 1;
+    if (way == WAY_LIST) return p->top_k > 0 && p->top_k <= TOP_MAX ? p->top_k : TOP_MAX;
+    return p->top_p < 1.0f || p->min_p > 0.0f || p->xtc_probability > 0.0f ? LIST_FIRST : 1;
 }
 
 static int by_id(const void *a, const void *b) {
@@ -111,6 +119,7 @@ status sampler_create(sampler **out, const sampler_params *p, size_t n_vocab, si
     if (s->p.n_logprobs > n_vocab) s->p.n_logprobs = n_vocab;
     s->n_vocab = n_vocab;
     s->way = choose_way(p, n_vocab);
+    s->first = first_length(p, s->way);
     s->inverse = p->temperature > 0.0f ? fminf(1.0f / p->temperature, FLT_MAX) : 0.0f;
     s->min_t = p->min_p > 0.0f ? (float)log_value((double)p->min_p) : -INFINITY;
     size_t max = uses_history(p) ? max_context : 0;
@@ -384,24 +393,56 @@ static size_t gather(const float *t, size_t n, float from, float to, uint64_t *k
     return count;
 }
 
-/* Where the smallest set that reaches `wanted` ends, when it is larger than the list: every token above
- * t[last] is in it, and of those equal to t[last] the ones up to `last`. Halves an interval [from, to) of t,
- * in which the end lies, until it holds few tokens. Equal tokens may be more; they are in the order of ids.
- */
-static size_t find_end(sampler *s, const kernels *k, double wanted) {
+/* The end of a descending order: everything above t[last] is in, and of those equal to it the ids up to
+ * `last`; `count` tokens in all. */
+typedef struct ending {
+    size_t last, count;
+} ending;
+
+/* Of the tokens with t in [from, to), enough to bring `above` to `wanted`. Many of them are all equal. */
+static ending end_within(sampler *s, float from, float to, upper above, bool many, double wanted) {
     const float *t = s->all_t, *w = s->all_w;
-    size_t n = s->n_vocab, last = s->id[0];
-    float to = s->t[s->n - 1], from = EXP_LOW; /* below it every weight is 0 */
-    upper above = upper_of(s, k, to), below = upper_of(s, k, from);
-    if (above.sum >= wanted) { /* by ties of the list's last, or by rounding */
+    ending end = {s->id[0], above.count};
+    double reached = above.sum;
+    if (many) {
+        for (size_t i = 0; i < s->n_vocab && reached < wanted; i++) {
+            if (t[i] != from) continue;
+            end = (ending){i, end.count + 1};
+            reached += (double)w[i];
+        }
+        return end;
+    }
+    size_t count = gather(t, s->n_vocab, from, to, s->keys, s->capacity);
+    select_sort(s->keys, s->spare, count);
+    for (size_t i = 0; i < count && reached < wanted; i++) {
+        end = (ending){select_index(s->keys[i]), end.count + 1};
+        reached += (double)w[end.last];
+    }
+    return end;
+}
+
+/* Where the smallest set that reaches `wanted` of `sum` ends, when it is larger than the list. Halves an
+ * interval [from, to) of t, in which the end lies, until it holds few tokens. */
+static ending find_end(sampler *s, const kernels *k, double sum, double wanted) {
+    /* All tokens under log((sum - wanted) / n_vocab) together are less than what may be left out. */
+    double rest = (sum - wanted) / (double)s->n_vocab;
+    float to = s->t[s->n - 1], from = rest > 1e-30 ? (float)log_value(rest) - 0.01f : EXP_LOW;
+    upper above = upper_of(s, k, to), below;
+    if (above.sum >= wanted || from >= to) { /* by ties of the list's last, or by rounding */
         from = to;
         below = above;
         to = nextafterf(to, INFINITY);
         above = upper_of(s, k, to);
+    } else {
+        below = upper_of(s, k, from);
     }
+    bool many = false;
     while (below.count - above.count > LIST_FIRST) {
         float middle = from + (to - from) * 0.5f;
-        if (middle <= from || middle >= to) break; /* all equal */
+        if (middle <= from || middle >= to) {
+            many = below.count - above.count > s->capacity;
+            break;
+        }
         upper u = upper_of(s, k, middle);
         if (u.sum >= wanted) {
             from = middle;
@@ -411,29 +452,15 @@ static size_t find_end(sampler *s, const kernels *k, double wanted) {
             above = u;
         }
     }
-    double reached = above.sum;
-    if (below.count - above.count <= s->capacity) {
-        size_t count = gather(t, n, from, to, s->keys, s->capacity);
-        select_sort(s->keys, s->spare, count);
-        for (size_t i = 0; i < count && reached < wanted; i++) {
-            last = select_index(s->keys[i]);
-            reached += (double)w[last];
-        }
-        return last;
-    }
-    for (size_t i = 0; i < n && reached < wanted; i++) {
-        if (t[i] != from) continue;
-        last = i;
-        reached += (double)w[i];
-    }
-    return last;
+    return end_within(s, from, to, above, many, wanted);
 }
 
 /* Cuts off what top_p does; returns the least t that is left. */
-static float all_top_p(sampler *s, const kernels *k, double wanted) {
-    size_t last = find_end(s, k, wanted);
-    float least = s->all_t[last];
-    for (size_t i = last + 1; i < s->n_vocab; i++) {
+static float all_top_p(sampler *s, const kernels *k, double sum, double wanted) {
+    ending end = find_end(s, k, sum, wanted);
+    float least = s->all_t[end.last];
+    if (upper_of(s, k, least).count == end.count) return least;
+    for (size_t i = end.last + 1; i < s->n_vocab; i++) {
         if (s->all_t[i] == least) s->all_t[i] = -INFINITY;
     }
     return least;
@@ -478,7 +505,7 @@ static uint32_t all_steps(sampler *s, const kernels *k, double sum, uint64_t ind
         size_t n = prefix_reaching(s, wanted);
         if (n > 0) s->n = n;
         if (n > 0 || list_reaches(s, s->min_t)) return finish_list(s, index);
-        s->least = all_top_p(s, k, wanted);
+        s->least = all_top_p(s, k, sum, wanted);
     }
     if (s->min_t > s->least) s->least = s->min_t;
     s->drawn_all = true;
@@ -525,14 +552,8 @@ static float original_logit(const sampler *s, const float *logits, uint32_t id) 
 static bool choose(sampler *s, const kernels *k, float *logits, uint64_t index, uint32_t *id) {
     double sum;
     s->drawn_all = false;
-    if (s->way == WAY_SORTED ? !list_fill_sorted(s, k, logits)
-                             : !list_fill(s, k, logits,
-                                          s->way == WAY_ALL      ? LIST_FIRST
-                                          : s->way == WAY_GREEDY ? 1
-                                          : s->p.top_k > 0       ? s->p.top_k
-                                                                 : s->capacity)) {
-        return false;
-    }
+    bool filled = s->way == WAY_SORTED ? list_fill_sorted(s, k, logits) : list_fill(s, k, logits, s->first);
+    if (!filled) return false;
     if (isnan(s->t[0])) { /* the largest is +infinity */
         make_finite(logits, s->n_vocab);
         return choose(s, k, logits, index, id);

@@ -185,7 +185,13 @@ void sum_above_avx2(const float *x, const float *w, size_t n, float least, doubl
     for (size_t block = 0; block < n; block += LSE_BLOCK) {
         size_t end = block + LSE_BLOCK < n ? block + LSE_BLOCK : n;
         __m256 lo = _mm256_setzero_ps(), hi = lo;
-        for (size_t i = block; i < end; i += LANES) {
+        size_t i = block;
+        for (; i + LANES <= end; i += LANES) {
+            const __m256i all = _mm256_set1_epi32(-1);
+            *count += add_above(x + i, w + i, all, border, &lo);
+            *count += add_above(x + i + VEC, w + i + VEC, all, border, &hi);
+        }
+        for (; i < end; i += LANES) {
             *count += add_above(x + i, w + i, vec_tail(end - i), border, &lo);
             if (i + VEC >= end) break;
             *count += add_above(x + i + VEC, w + i + VEC, vec_tail(end - i - VEC), border, &hi);
@@ -195,7 +201,13 @@ void sum_above_avx2(const float *x, const float *w, size_t n, float least, doubl
 }
 
 void exp_avx2(const float *x, float *y, size_t n) {
-    for (size_t i = 0; i < n; i += VEC) {
+    size_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        __m256 v = _mm256_loadu_ps(x + i);
+        bool positive = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GT_OQ)) != 0;
+        _mm256_storeu_ps(y + i, positive ? vec_exp(v) : vec_exp_negative(v));
+    }
+    if (i < n) {
         __m256i m = vec_tail(n - i);
         _mm256_maskstore_ps(y + i, m, vec_exp(vec_load(x + i, m)));
     }

@@ -174,7 +174,13 @@ void sum_above_avx512(const float *x, const float *w, size_t n, float least, dou
 }
 
 void exp_avx512(const float *x, float *y, size_t n) {
-    for (size_t i = 0; i < n; i += LANES) {
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        __m512 v = _mm512_loadu_ps(x + i);
+        bool positive = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ) != 0;
+        _mm512_storeu_ps(y + i, positive ? vec_exp(v) : vec_exp_negative(v));
+    }
+    if (i < n) {
         __mmask16 m = vec_tail(n - i);
         _mm512_mask_storeu_ps(y + i, m, vec_exp(load(x + i, m)));
     }
