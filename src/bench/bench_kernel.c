@@ -36,8 +36,8 @@ static void timed_member(void *ctx, const pool_member *me) {
     }
 }
 
-static double best_time(pool *p, pool_fn body, void *ctx, size_t rounds) {
-    timed t = {.body = body, .ctx = ctx, .rounds = rounds};
+double bench_best_time(pool *p, pool_fn fn, void *ctx, size_t rounds) {
+    timed t = {.body = fn, .ctx = ctx, .rounds = rounds};
     pool_run(p, timed_member, &t);
     return t.best;
 }
@@ -71,7 +71,7 @@ static void peak_member(void *ctx, const pool_member *me) {
 static double peak_rate(pool *p, void (*run)(size_t rounds), size_t ops) {
     if (run == NULL) return 0.0;
     peak_job job = {.run = run, .rounds = 400 * 1000};
-    double seconds = best_time(p, peak_member, &job, 2 * ROUNDS);
+    double seconds = bench_best_time(p, peak_member, &job, 2 * ROUNDS);
     return (double)job.rounds * (double)ops * (double)pool_threads(p) / seconds * 1e-9;
 }
 
@@ -90,7 +90,7 @@ status bench_bounds_measure(bench_bounds *out, kernel_isa isa, pool *threads, er
     for (size_t i = 0; i < BENCH_READ_SIZES; i++) {
         read_job job = {.read = peak->read, .memory = memory, .bytes = sizes[i]};
         job.repeats = ((size_t)192 << 20) / sizes[i] + 1;
-        double seconds = best_time(threads, read_member, &job, sizes[i] == largest ? 2 : ROUNDS);
+        double seconds = bench_best_time(threads, read_member, &job, sizes[i] == largest ? 2 : ROUNDS);
         out->read_bytes[i] = sizes[i];
         out->read_gb_per_s[i] = (double)sizes[i] * (double)job.repeats / seconds * 1e-9;
     }
@@ -196,7 +196,7 @@ status bench_matmul(bench_row *out, const kernels *k, const bench_bounds *bounds
     memset(memory, 0x11, total); /* every scale and every float an ordinary number */
     memset(job.y, 0, n * rows * 4);
     pack_init(&job.w, type, rows, cols, memory);
-    matmul_fill(out, &job, bounds, best_time(threads, matmul_member, &job, 2 * ROUNDS));
+    matmul_fill(out, &job, bounds, bench_best_time(threads, matmul_member, &job, 2 * ROUNDS));
 cleanup:
     mem_pages_free(memory, total);
     mem_free(job.y);

@@ -44,6 +44,9 @@ typedef struct bench_row {
     double fraction;   /* of the bound; 0 for BENCH_BOUND_NONE */
 } bench_row;
 
+/* Seconds of the fastest of `rounds` rounds of fn on all members, from barrier to barrier. */
+double bench_best_time(pool *p, pool_fn fn, void *ctx, size_t rounds);
+
 /* "read", "int8", "f32" or "none". */
 const char *bench_bound_name(bench_bound bound);
 

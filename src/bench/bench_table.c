@@ -1,5 +1,6 @@
 /* bench_table.c: one row for every entry of a table of kernels. */
 #include "bench/bench_kernel.h"
+#include "bench/bench_vector.h"
 
 status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads, bench_visit visit,
                      void *ctx, error *err) {
@@ -11,5 +12,5 @@ status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads
             if (!visit(ctx, &row)) return CHURON_OK;
         }
     }
-    return CHURON_OK;
+    return bench_vectors(k, bounds, threads, visit, ctx, err);
 }

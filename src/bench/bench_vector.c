@@ -1,0 +1,283 @@
+/* bench_vector.c: see bench_vector.h. */
+#include "bench/bench_vector.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ROUNDS = 7, MAX_N = 49152, TOP = 40 };
+
+/* ---- rows and logits, one thread ----------------------------------------------------------------------- */
+
+typedef struct row_data {
+    const kernels *k;
+    size_t n;
+    float *x, *w, *y; /* [MAX_N] */
+    uint16_t *page;   /* [2, KV_PAGE, 64] */
+    uint32_t *index;  /* [TOP] */
+} row_data;
+
+static void run_rms_norm(const row_data *d) {
+    d->k->rms_norm(d->x, d->w, d->n, 1e-5f, d->y);
+}
+static void run_add(const row_data *d) {
+    d->k->add(d->y, d->x, d->n);
+}
+static void run_scale(const row_data *d) {
+    d->k->scale(d->y, 1.0f, d->n);
+}
+static void run_silu_mul(const row_data *d) {
+    d->k->silu_mul(d->x, d->w, d->y, d->n);
+}
+static void run_gelu_tanh_mul(const row_data *d) {
+    d->k->gelu_tanh_mul(d->x, d->w, d->y, d->n);
+}
+static void run_soft_cap(const row_data *d) {
+    d->k->soft_cap(d->y, 30.0f, d->n);
+}
+static void run_rope_pairs(const row_data *d) {
+    d->k->rope(d->y, d->w, d->n, true);
+}
+static void run_rope_halves(const row_data *d) {
+    d->k->rope(d->y, d->w, d->n, false);
+}
+static void run_kv_store(const row_data *d) {
+    d->k->kv_store(d->page, d->page + KV_PAGE * d->n, 5, d->x, d->n, d->w, d->n);
+}
+static void run_attn_merge(const row_data *d) {
+    attn_partial into = {1.0f, 1.0f}, from = {1.0f, 1e-30f};
+    d->k->attn_merge(&into, d->y, &from, d->x, d->n);
+}
+static void run_attn_finish(const row_data *d) {
+    attn_partial p = {1.0f, 2.0f};
+    d->k->attn_finish(&p, d->x, d->n, d->y);
+}
+static void run_log_sum_exp(const row_data *d) {
+    d->k->log_sum_exp(d->x, d->n, &d->y[0], &d->y[1]);
+}
+static void run_sum_above(const row_data *d) {
+    double sum;
+    size_t count;
+    d->k->sum_above(d->x, d->w, d->n, 0.0f, &sum, &count);
+    d->y[0] = (float)sum;
+}
+static void run_top_k(const row_data *d) {
+    d->k->top_k(d->x, d->n, TOP, d->index, d->y);
+}
+static void run_exp(const row_data *d) {
+    d->k->exp(d->x, d->y, d->n);
+}
+
+/* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that
+ * the bounds know as theirs; for short rows, which lie nearer, none is claimed. */
+static const struct row_case {
+    const char *name;
+    size_t n, streams;
+    void (*run)(const row_data *d);
+} row_cases[] = {
+    {"rms_norm 576", 576, 0, run_rms_norm},
+    {"add 576", 576, 0, run_add},
+    {"scale 576", 576, 0, run_scale},
+    {"silu_mul 1536", 1536, 0, run_silu_mul},
+    {"gelu_tanh_mul 1536", 1536, 0, run_gelu_tanh_mul},
+    {"soft_cap 49152", 49152, 1, run_soft_cap},
+    {"rope 64 pairs", 64, 0, run_rope_pairs},
+    {"rope 64 halves", 64, 0, run_rope_halves},
+    {"kv_store 64+64", 64, 0, run_kv_store},
+    {"attn_merge 64", 64, 0, run_attn_merge},
+    {"attn_finish 64", 64, 0, run_attn_finish},
+    {"log_sum_exp 49152", 49152, 1, run_log_sum_exp},
+    {"sum_above 49152", 49152, 2, run_sum_above},
+    {"top_k 40 of 49152", 49152, 1, run_top_k},
+    {"exp 49152", 49152, 1, run_exp},
+};
+
+static double time_row(const struct row_case *c, const row_data *d) {
+    double best = INFINITY;
+    size_t calls = 1 + 400000 / c->n;
+    for (size_t round = 0; round < ROUNDS; round++) {
+        double start = clock_seconds();
+        for (size_t i = 0; i < calls; i++) c->run(d);
+        double seconds = (clock_seconds() - start) / (double)calls;
+        if (seconds < best) best = seconds;
+    }
+    return best;
+}
+
+static void row_data_fill(row_data *d) {
+    for (size_t i = 0; i < MAX_N; i++) {
+        uint32_t r = (uint32_t)i * 2654435761u;
+        d->x[i] = (float)(r >> 16) / 8192.0f - 4.0f; /* -4 .. 4 */
+        d->w[i] = (float)(r >> 8 & 0xff) / 256.0f;
+        d->y[i] = d->x[i];
+    }
+}
+
+static bool bench_rows(row_data *d, const bench_bounds *bounds, bench_visit visit, void *ctx) {
+    for (size_t i = 0; i < sizeof row_cases / sizeof *row_cases; i++) {
+        const struct row_case *c = &row_cases[i];
+        bench_row row = {.isa = d->k->name, .threads = 1};
+        d->n = c->n;
+        row_data_fill(d);
+        snprintf(row.name, sizeof row.name, "%s", c->name);
+        row.seconds = time_row(c, d);
+        if (c->streams > 0) {
+            size_t bytes = c->streams * c->n * sizeof(float);
+            row.bound = BENCH_BOUND_READ;
+            row.gb_per_s = (double)bytes / row.seconds * 1e-9;
+            row.fraction = row.gb_per_s / (bench_bounds_read(bounds, bytes) / (double)bounds->threads);
+        }
+        if (!visit(ctx, &row)) return false;
+    }
+    return true;
+}
+
+/* ---- attention, all threads ---------------------------------------------------------------------------- */
+
+enum { LAYERS = 30, HEADS = 3, GROUP = 3, DIM = 64, KEYS = 4096, PAGES = KEYS / KV_PAGE, TOKENS = 64 };
+enum { CHUNKS = KEYS / ATTN_CHUNK, QUERY = HEADS * GROUP * DIM, PAGE_VALUES = KV_PAGE * DIM };
+
+typedef struct member_data {
+    attn_partial partial[TOKENS * GROUP];
+    float o[TOKENS * GROUP * DIM];
+    void *scratch;
+} member_data;
+
+typedef struct attn_data {
+    const kernels *k;
+    uint16_t *cache;                /* [PAGES, LAYERS, HEADS, 2, PAGE_VALUES] */
+    const uint16_t **k_list;        /* [LAYERS*HEADS, PAGES] */
+    const uint16_t **v_list;        /* [LAYERS*HEADS, PAGES] */
+    float *q;                       /* [TOKENS, QUERY] */
+    member_data *members;           /* [threads] */
+    size_t n_members, cache_values; /* of `cache` */
+} attn_data;
+
+static attn_head head_of(const attn_data *a, size_t head) {
+    return (attn_head){.head_dim_k = DIM,
+                       .head_dim_v = DIM,
+                       .group = GROUP,
+                       .scale = 0.125f,
+                       .k_pages = a->k_list + head * PAGES,
+                       .v_pages = a->v_list + head * PAGES};
+}
+
+/* A token's attention in every layer, layers separated by a barrier as in a decoder. */
+static void decode_member(void *ctx, const pool_member *me) {
+    attn_data *a = ctx;
+    member_data *m = &a->members[me->index];
+    size_t from, to;
+    pool_split(me, (size_t)HEADS * CHUNKS, 1, &from, &to);
+    for (size_t layer = 0; layer < LAYERS; layer++) {
+        for (size_t job = from; job < to; job++) {
+            size_t head = job / CHUNKS;
+            attn_head h = head_of(a, layer * HEADS + head);
+            a->k->attn_chunk(&h, a->q + head * GROUP * DIM, QUERY, 1, KEYS - 1, job % CHUNKS, m->partial,
+                             m->o, m->scratch);
+        }
+        pool_barrier(me);
+    }
+}
+
+/* TOKENS queries at the end of the context, every head of every member's own layers. */
+static void prefill_member(void *ctx, const pool_member *me) {
+    attn_data *a = ctx;
+    member_data *m = &a->members[me->index];
+    for (size_t head = 0; head < HEADS; head++) {
+        attn_head h = head_of(a, me->index * HEADS + head);
+        for (size_t c = 0; c < CHUNKS; c++) {
+            a->k->attn_chunk(&h, a->q + head * GROUP * DIM, QUERY, TOKENS, KEYS - TOKENS, c, m->partial, m->o,
+                             m->scratch);
+        }
+    }
+}
+
+static bool show_decode(attn_data *a, const bench_bounds *bounds, pool *threads, bench_visit visit,
+                        void *ctx) {
+    bench_row row = {.isa = a->k->name, .threads = a->n_members, .bound = BENCH_BOUND_READ};
+    size_t bytes = a->cache_values * sizeof(uint16_t);
+    snprintf(row.name, sizeof row.name, "attn_chunk decode %d keys, 30x3 heads", KEYS);
+    row.seconds = bench_best_time(threads, decode_member, a, ROUNDS);
+    row.gb_per_s = (double)bytes / row.seconds * 1e-9;
+    row.gop_per_s = (double)LAYERS * HEADS * GROUP * KEYS * DIM * 4 / row.seconds * 1e-9;
+    row.fraction = row.gb_per_s / bench_bounds_read(bounds, bytes);
+    return visit(ctx, &row);
+}
+
+static bool show_prefill(attn_data *a, const bench_bounds *bounds, pool *threads, bench_visit visit,
+                         void *ctx) {
+    bench_row row = {.isa = a->k->name, .threads = a->n_members, .bound = BENCH_BOUND_F32};
+    double pairs = TOKENS * (KEYS - TOKENS) + TOKENS * (TOKENS + 1) / 2;
+    snprintf(row.name, sizeof row.name, "attn_chunk prefill %d at %d", TOKENS, KEYS - TOKENS);
+    row.seconds = bench_best_time(threads, prefill_member, a, ROUNDS);
+    row.gop_per_s = pairs * HEADS * GROUP * DIM * 4 * (double)a->n_members / row.seconds * 1e-9;
+    row.fraction = bounds->f32_gflop_per_s > 0.0 ? row.gop_per_s / bounds->f32_gflop_per_s : 0.0;
+    if (row.fraction == 0.0) row.bound = BENCH_BOUND_NONE;
+    return visit(ctx, &row);
+}
+
+static bool attn_data_make(attn_data *a) {
+    size_t heads = (size_t)LAYERS * HEADS, page = heads * 2 * PAGE_VALUES;
+    a->cache_values = PAGES * page;
+    a->cache = mem_pages(a->cache_values * sizeof *a->cache);
+    a->k_list = mem_alloc(heads * PAGES * sizeof *a->k_list);
+    a->v_list = mem_alloc(heads * PAGES * sizeof *a->v_list);
+    a->q = mem_aligned(64, TOKENS * QUERY * sizeof *a->q);
+    a->members = mem_calloc(a->n_members, sizeof *a->members);
+    if (!a->cache || !a->k_list || !a->v_list || !a->q || !a->members) return false;
+    for (size_t i = 0; i < a->n_members; i++) {
+        a->members[i].scratch = mem_aligned(64, attn_scratch(DIM, GROUP, TOKENS));
+        if (!a->members[i].scratch) return false;
+    }
+    for (size_t i = 0; i < a->cache_values; i++) {
+        a->cache[i] = (uint16_t)(0x3000 + (i * 40503u >> 4 & 0x83ff)); /* +-0.125 .. 0.25 */
+    }
+    for (size_t i = 0; i < TOKENS * QUERY; i++) a->q[i] = (float)(int)(i * 7 % 31) / 16.0f - 1.0f;
+    for (size_t h = 0; h < heads; h++) {
+        for (size_t p = 0; p < PAGES; p++) {
+            a->k_list[h * PAGES + p] = a->cache + p * page + h * 2 * PAGE_VALUES;
+            a->v_list[h * PAGES + p] = a->k_list[h * PAGES + p] + PAGE_VALUES;
+        }
+    }
+    return true;
+}
+
+static void attn_data_free(attn_data *a) {
+    for (size_t i = 0; a->members && i < a->n_members; i++) mem_free(a->members[i].scratch);
+    mem_pages_free(a->cache, a->cache_values * sizeof *a->cache);
+    mem_free(a->k_list);
+    mem_free(a->v_list);
+    mem_free(a->q);
+    mem_free(a->members);
+}
+
+status bench_vectors(const kernels *k, const bench_bounds *bounds, pool *threads, bench_visit visit,
+                     void *ctx, error *err) {
+    status st = CHURON_OK;
+    attn_data a = {.k = k, .n_members = pool_threads(threads) < LAYERS ? pool_threads(threads) : LAYERS};
+    row_data d = {.k = k,
+                  .x = mem_aligned(64, MAX_N * sizeof(float)),
+                  .w = mem_aligned(64, MAX_N * sizeof(float)),
+                  .y = mem_aligned(64, MAX_N * sizeof(float)),
+                  .page = mem_aligned(64, 2 * PAGE_VALUES * sizeof(uint16_t)),
+                  .index = mem_alloc(TOP * sizeof(uint32_t))};
+    if (!d.x || !d.w || !d.y || !d.page || !d.index || a.n_members != pool_threads(threads) ||
+        !attn_data_make(&a)) {
+        st = error_no_memory(err, "a KV cache to measure", a.cache_values * sizeof(uint16_t));
+        goto cleanup;
+    }
+    if (bench_rows(&d, bounds, visit, ctx) && show_decode(&a, bounds, threads, visit, ctx)) {
+        (void)show_prefill(&a, bounds, threads, visit, ctx);
+    }
+cleanup:
+    attn_data_free(&a);
+    mem_free(d.x);
+    mem_free(d.w);
+    mem_free(d.y);
+    mem_free(d.page);
+    mem_free(d.index);
+    return st;
+}
