@@ -7,9 +7,10 @@
 
 #include "kernel/avx2/avx2.h"
 
-/* Unpacking into a panel costs about two tokens' products, and its tiles share each weight among twice the
- * tokens. */
-enum { PANEL_FROM = 8 };
+/* Unpacking into a panel costs about two tokens' products and saves the unpacking of every tile. The next
+ * group is fetched from the number of tokens on at which the arithmetic of a block takes as long as its
+ * arrival (see avx512/matmul.c). */
+enum { PANEL_FROM = 24, FETCH_BYTES_PER_TOKEN = 160 };
 
 /* side[t][i] for tokens [t0, t0+n): see tile. */
 static void side_sums(const pack_layout *l, const activations *x, size_t t0, size_t n, int32_t *side) {
@@ -46,14 +47,17 @@ static void run_tokens(tile *a, const tile_fn *fns, size_t widest, const chunk *
         a->side = c->side + t * c->side_cols;
         a->y = y + (c->t0 + t) * a->ldy;
         fns[count - 1](a);
+        a->ahead = 0;
         t += count;
     }
 }
 
 static void run_packed(const packed *w, size_t g0, size_t g1, const chunk *c, float *y, size_t ldy) {
     tile a = {.blocks = w->cols / 32, .ldy = ldy};
+    bool fetch = a.blocks != 0 && c->n * FETCH_BYTES_PER_TOKEN >= w->group_bytes / a.blocks;
     for (size_t g = g0; g < g1; g++) {
         a.w = w->data + g * w->group_bytes;
+        a.ahead = fetch && g + 1 < g1 ? w->group_bytes : 0;
         a.rows = w->rows - g * PACK_ROWS;
         run_tokens(&a, tiles_packed_avx2[w->type], PACKED_TOKENS, c, y + g * PACK_ROWS);
     }

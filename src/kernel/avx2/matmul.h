@@ -39,7 +39,8 @@ typedef struct tile {
     const int32_t *side; /* [T, blocks or 2*blocks] */
     float *y;            /* [T, ldy] */
     size_t ldy;
-    size_t rows; /* that exist: at most 16, or 8 in a panel */
+    size_t rows;  /* from the first on that exist; may be more than the tile has */
+    size_t ahead; /* packed: fetch so many bytes ahead into the second-level cache; 0: not */
 } tile;
 
 typedef void (*tile_fn)(const tile *t);

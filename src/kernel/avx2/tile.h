@@ -210,6 +210,12 @@ INLINE __m256i multiply(int src, __m256i w, __m256i magnitude, __m256i x) {
                               : _mm256_maddubs_epi16(w, x);
 }
 
+/* Keeps the compiler from turning a chain of integer additions into a tree, whose leaves it would spill. */
+INLINE __m256i in_order(__m256i x) {
+    __asm__("" : "+x"(x));
+    return x;
+}
+
 /* Integer sums of part h of block b for T tokens and R row vectors. */
 INLINE void tile_sums(int src, int T, int R, const tile *a, const uint8_t *unit, const int8_t *q, int b,
                       int h, __m256i sum[2][PANEL_TILE_TOKENS]) {
@@ -231,7 +237,7 @@ INLINE void tile_sums(int src, int T, int R, const tile *a, const uint8_t *unit,
                 for (int t = 0; t < T; t++) {
                     __m256i x = broadcast4(q + (size_t)t * cols + 4 * l);
                     __m256i product = multiply(src, w, magnitude, x);
-                    narrow[v][t] = p == 0 ? product : _mm256_add_epi16(narrow[v][t], product);
+                    narrow[v][t] = p == 0 ? product : in_order(_mm256_add_epi16(narrow[v][t], product));
                 }
             }
         }
@@ -240,7 +246,7 @@ INLINE void tile_sums(int src, int T, int R, const tile *a, const uint8_t *unit,
             UNROLL
             for (int t = 0; t < T; t++) {
                 __m256i wide = _mm256_madd_epi16(narrow[v][t], ones);
-                sum[v][t] = line == 0 ? wide : _mm256_add_epi32(sum[v][t], wide);
+                sum[v][t] = line == 0 ? wide : in_order(_mm256_add_epi32(sum[v][t], wide));
             }
         }
     }
@@ -289,6 +295,12 @@ INLINE void tile_run(int src, int T, int R, const tile *a) {
     UNROLL
     for (int t = 0; t < T; t++) acc[0][t] = acc[1][t] = _mm256_setzero_ps();
     for (size_t i = 0; i < a->blocks; i += (size_t)per_unit, unit += src_unit_bytes(src)) {
+        if (src < SRC_PANEL && a->ahead != 0) {
+            UNROLL
+            for (size_t at = 0; at < src_unit_bytes(src); at += 64) {
+                _mm_prefetch((const char *)unit + a->ahead + at, _MM_HINT_T1);
+            }
+        }
         for (int b = 0; b < per_unit; b++) tile_block(src, T, R, a, unit, i + (size_t)b, b, acc);
     }
     UNROLL
