@@ -101,15 +101,54 @@ static size_t slice_begin(size_t n, size_t s) {
     return s * (n / slices) + (s < wide ? s : wide);
 }
 
+/* r[i] lane j becomes r[j] lane i. */
+INLINE void transpose(__m256 r[8]) {
+    __m256 s[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
+    }
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        s[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        s[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i++) r[i] = s[i];
+}
+
+/* One slice: width rows of k values, ldx apart, to [k][width]. Writes up to 7 floats behind the slice, which
+ * the next slice or the spare bytes of scratch take. */
+static void interleave_slice(const float *x, size_t ldx, size_t width, size_t k, float *a) {
+    size_t i = 0;
+    for (; i + 8 <= k; i += 8, a += 8 * width) {
+        __m256 r[8];
+        UNROLL
+        for (size_t t = 0; t < 8; t++)
+            r[t] = t < width ? _mm256_loadu_ps(x + t * ldx + i) : _mm256_setzero_ps();
+        transpose(r);
+        UNROLL
+        for (size_t t = 0; t < 8; t++) _mm256_storeu_ps(a + t * width, r[t]);
+    }
+    for (; i < k; i++) {
+        for (size_t t = 0; t < width; t++) *a++ = x[t * ldx + i];
+    }
+}
+
 /* Values [k0, k0+k) of the tokens, interleaved slice by slice. */
 static void interleave(const activations *x, size_t t0, size_t n, size_t k0, size_t k, float *a) {
     for (size_t s = 0; s < n_slices(n); s++) {
-        size_t from = slice_begin(n, s), width = slice_begin(n, s + 1) - from;
-        for (size_t t = 0; t < width; t++) {
-            const float *row = x->f32 + (t0 + from + t) * x->cols + k0;
-            float *column = a + from * k + t;
-            for (size_t i = 0; i < k; i++) column[i * width] = row[i];
-        }
+        size_t from = slice_begin(n, s);
+        interleave_slice(x->f32 + (t0 + from) * x->cols + k0, x->cols, slice_begin(n, s + 1) - from, k,
+                         a + from * k);
     }
 }
 

@@ -9,8 +9,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-/* F32 weights stream past 14 tokens and BF16 past 7 in the time that their products take. */
-enum { SLICE = 14, PANEL_FROM = 2 * SLICE + 1, FETCH_BYTES_PER_TOKEN = 7 };
+/* With this many tokens the products of a line take as long as its arrival. */
+enum { SLICE = 14, PANEL_FROM = 2 * SLICE + 1, FETCH_BYTES_PER_TOKEN = 13 };
 
 typedef struct float_tile {
     const uint8_t *w; /* [k][16] of the type; panels: f32 */
@@ -132,15 +132,62 @@ static size_t slice_begin(size_t n, size_t s) {
     return s * (n / slices) + (s < wide ? s : wide);
 }
 
+/* r[i] lane j becomes r[j] lane i. */
+INLINE void transpose(__m512 r[16]) {
+    __m512 s[16];
+    UNROLL
+    for (int i = 0; i < 16; i += 2) { /* 2 x 2 */
+        s[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        s[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i += 4) { /* 4 x 4: r[i+j] has column j of each quarter */
+        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(s[i]), _mm512_castps_pd(s[i + 2])));
+        r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(s[i]), _mm512_castps_pd(s[i + 2])));
+        r[i + 2] =
+            _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(s[i + 1]), _mm512_castps_pd(s[i + 3])));
+        r[i + 3] =
+            _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(s[i + 1]), _mm512_castps_pd(s[i + 3])));
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) { /* quarters to their places */
+        __m512 even0 = _mm512_shuffle_f32x4(r[j], r[j + 4], 0x88),
+               odd0 = _mm512_shuffle_f32x4(r[j], r[j + 4], 0xdd);
+        __m512 even1 = _mm512_shuffle_f32x4(r[j + 8], r[j + 12], 0x88);
+        __m512 odd1 = _mm512_shuffle_f32x4(r[j + 8], r[j + 12], 0xdd);
+        s[j] = _mm512_shuffle_f32x4(even0, even1, 0x88);
+        s[j + 4] = _mm512_shuffle_f32x4(odd0, odd1, 0x88);
+        s[j + 8] = _mm512_shuffle_f32x4(even0, even1, 0xdd);
+        s[j + 12] = _mm512_shuffle_f32x4(odd0, odd1, 0xdd);
+    }
+    UNROLL
+    for (int i = 0; i < 16; i++) r[i] = s[i];
+}
+
+/* One slice: width rows of k values, ldx apart, to [k][width]. Writes up to 15 floats behind the slice, which
+ * the next slice or the spare bytes of scratch take. */
+static void interleave_slice(const float *x, size_t ldx, size_t width, size_t k, float *a) {
+    size_t i = 0;
+    for (; i + 16 <= k; i += 16, a += 16 * width) {
+        __m512 r[16];
+        UNROLL
+        for (size_t t = 0; t < 16; t++)
+            r[t] = t < width ? _mm512_loadu_ps(x + t * ldx + i) : _mm512_setzero_ps();
+        transpose(r);
+        UNROLL
+        for (size_t t = 0; t < 16; t++) _mm512_storeu_ps(a + t * width, r[t]);
+    }
+    for (; i < k; i++) {
+        for (size_t t = 0; t < width; t++) *a++ = x[t * ldx + i];
+    }
+}
+
 /* Values [k0, k0+k) of the tokens, interleaved slice by slice. */
 static void interleave(const activations *x, size_t t0, size_t n, size_t k0, size_t k, float *a) {
     for (size_t s = 0; s < n_slices(n); s++) {
-        size_t from = slice_begin(n, s), width = slice_begin(n, s + 1) - from;
-        for (size_t t = 0; t < width; t++) {
-            const float *row = x->f32 + (t0 + from + t) * x->cols + k0;
-            float *column = a + from * k + t;
-            for (size_t i = 0; i < k; i++) column[i * width] = row[i];
-        }
+        size_t from = slice_begin(n, s);
+        interleave_slice(x->f32 + (t0 + from) * x->cols + k0, x->cols, slice_begin(n, s + 1) - from, k,
+                         a + from * k);
     }
 }
 
