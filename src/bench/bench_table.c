@@ -1,5 +1,6 @@
 /* bench_table.c: one row for every entry of a table of kernels. */
 #include "bench/bench_kernel.h"
+#include "bench/bench_unpack.h"
 #include "bench/bench_vector.h"
 
 status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads, bench_visit visit,
@@ -11,6 +12,9 @@ status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads
             TRY(bench_matmul(&row, k, bounds, threads, (dtype)type, 1536, 768, tokens[i], err));
             if (!visit(ctx, &row)) return CHURON_OK;
         }
+        bench_row row;
+        TRY(bench_unpack(&row, k, (dtype)type, 4096, 768, err));
+        if (!visit(ctx, &row)) return CHURON_OK;
     }
     return bench_vectors(k, bounds, threads, visit, ctx, err);
 }
