@@ -38,7 +38,7 @@ enum {
     SOCKET_SEND_BUFFER = 256 << 10, /* of the kernel, per connection */
     WAITING_READ_LIMIT = 32 << 10,  /* pipelined bytes kept while a reply is under way */
     CONNECTION_MARGIN = 64,         /* connections over the limit that are told so with 503 */
-    TICK_MS = 100
+    TICK_MS = 200
 };
 
 typedef struct connection {

@@ -52,7 +52,7 @@ size_t http_server_exchanges(const http_server *s); /* open ones */
 bool http_server_flushed(const http_server *s);     /* no reply waits for its client to take it */
 void http_server_set_closing(http_server *s);       /* replies from now on close their connection */
 /* Asks the kernel which waiting clients have left, and tells their exchanges. Called by the owner as often as
- * it wants to know (once per engine step); the server does it itself ten times a second. */
+ * it wants to know (once per engine step); the server does it itself five times a second. */
 void http_server_check_clients(http_server *s);
 
 /* ---- request ---------------------------------------------------------------------------------------- */

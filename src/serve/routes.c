@@ -159,6 +159,15 @@ static void get_version(server *s, http_exchange *x) {
     json_out_cstr(&j, "digest", *s->digest ? s->digest : NULL);
     json_out_cstr(&j, "isa", lm_bundle_model(s->bundle)->k->name);
     json_out_uint(&j, "threads", lm_bundle_threads(s->bundle));
+    json_out_uint(&j, "context", engine_context(s->engine));
+    /* What `churon run` takes when nothing is said; the page does too. */
+    const sampler_params d = lm_bundle_sampling_defaults(s->bundle);
+    json_out_object(&j, "sampling");
+    json_out_float(&j, "temperature", d.temperature);
+    json_out_uint(&j, "top_k", d.top_k);
+    json_out_float(&j, "top_p", d.top_p);
+    json_out_float(&j, "min_p", d.min_p);
+    json_out_end_object(&j);
     json_out_end_object(&j);
     server_reply_json(s, x, &out);
     str_free(&out);

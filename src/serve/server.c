@@ -16,7 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { TICK_MS = 50 };
+enum { TICK_MS = 500, DRAIN_TICK_MS = 20 };
 
 /* ---- metrics ---------------------------------------------------------------------------------------- */
 
@@ -244,7 +244,8 @@ static void on_signal(evutil_socket_t fd, short what, void *user) {
     }
     s->draining = true;
     http_server_set_closing(s->http);
-    on_tick(-1, 0, s);
+    const struct timeval often = {0, DRAIN_TICK_MS * 1000};
+    (void)event_add(s->tick, &often); /* on failure it goes on ticking as before */
 }
 
 static status create_events(server *s, error *err) {

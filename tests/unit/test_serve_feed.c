@@ -131,6 +131,7 @@ static void test_nobody_takes(void **state) {
     feed_take(f, on_event, &r); /* nothing twice */
     assert_int_equal(r.ends, 2);
     str_free(&r.text[0]);
+    str_free(&r.text[1]);
     feed_free(f);
 }
 
