@@ -308,6 +308,46 @@ static void test_each_step_alone(void **state) {
     expect_kept(q, x, 4, (double[]){2.0 / 7, 0, 2.0 / 7, 3.0 / 7});
 }
 
+/* Among equal tokens the lower ids are kept, however many they are and whichever way finds the border. */
+static void test_equal_tokens_are_kept_by_id(void **state) {
+    (void)state;
+    enum { N = 4000 };
+    static float x[N];
+    static double got[N];
+    static const struct {
+        size_t high; /* so many first tokens have twice the weight */
+        float top_p;
+        uint32_t top_k;
+        size_t kept;
+    } cases[] = {
+        {0, 0.5f, 0, 2000},  {0, 0.01f, 0, 40},      {0, 1.0f, 1500, 1500},
+        {0, 1.0f, 40, 40},   {500, 0.5f, 0, 1750},   {2000, 0.5f, 0, 1500},
+        {100, 0.1f, 0, 310}, {100, 0.5f, 2000, 950}, {300, 0.1f, 0, 215},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (size_t i = 0; i < N; i++) x[i] = i < cases[c].high ? 1 + logf(2) : 1;
+        sampler_params p = sampler_defaults();
+        p.temperature = 1;
+        p.top_p = cases[c].top_p;
+        p.top_k = cases[c].top_k;
+        sampler *s = make(&p, N);
+        for (uint64_t draw = 0; draw < 20; draw++) {
+            assert_true((size_t)next_of(s, best(), x, N, draw).id < cases[c].kept + 1);
+        }
+        kept(s, got, N);
+        size_t count = 0;
+        for (size_t i = 0; i < N; i++) {
+            if (got[i] == 0) break;
+            count++;
+        }
+        for (size_t i = count; i < N; i++) assert_true(got[i] == 0);
+        if (count + 1 < cases[c].kept || count > cases[c].kept + 1) { /* the sum may round either way */
+            fail_msg("case %zu: %zu kept, expected %zu", c, count, cases[c].kept);
+        }
+        sampler_free(s);
+    }
+}
+
 /* top-k before typical before top-p before min-p: each on what is left of the one before. */
 static void test_order_of_steps(void **state) {
     (void)state;
@@ -684,6 +724,7 @@ int main(void) {
         cmocka_unit_test(test_greedy_takes_the_lowest_of_equals),
         cmocka_unit_test(test_odd_logits),
         cmocka_unit_test(test_each_step_alone),
+        cmocka_unit_test(test_equal_tokens_are_kept_by_id),
         cmocka_unit_test(test_order_of_steps),
         cmocka_unit_test(test_penalties),
         cmocka_unit_test(test_dry_penalizes_what_would_repeat),
