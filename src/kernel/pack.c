@@ -253,11 +253,25 @@ static void put_q6_k(uint8_t *unit, size_t lane, const uint8_t *src) {
 
 /* ---- groups ------------------------------------------------------------------------------------------ */
 
+/* [lanes][n] values of 4 or 2 bytes, rows row_bytes apart, to [n][16]. */
+static void put_floats4(uint8_t *group, const uint8_t *rows, size_t row_bytes, size_t n, size_t lanes) {
+    for (size_t k = 0; k < n; k++) {
+        for (size_t lane = 0; lane < lanes; lane++) {
+            memcpy(group + 4 * (PACK_ROWS * k + lane), rows + lane * row_bytes + 4 * k, 4);
+        }
+    }
+}
+
+static void put_floats2(uint8_t *group, const uint8_t *rows, size_t row_bytes, size_t n, size_t lanes) {
+    for (size_t k = 0; k < n; k++) {
+        for (size_t lane = 0; lane < lanes; lane++) {
+            memcpy(group + 2 * (PACK_ROWS * k + lane), rows + lane * row_bytes + 2 * k, 2);
+        }
+    }
+}
+
 static void put_unit(dtype type, uint8_t *unit, size_t lane, const uint8_t *src) {
     switch (type) {
-    case DTYPE_F32: memcpy(unit + 4 * lane, src, 4); break;
-    case DTYPE_F16:
-    case DTYPE_BF16: memcpy(unit + 2 * lane, src, 2); break;
     case DTYPE_Q2_K: put_q2_k(unit, lane, src); break;
     case DTYPE_Q3_K: put_q3_k(unit, lane, src); break;
     case DTYPE_Q4_K:
@@ -278,7 +292,10 @@ void pack_groups(const packed *out, const void *source, size_t g0, size_t g1) {
         size_t lanes = out->rows - g * PACK_ROWS < PACK_ROWS ? out->rows - g * PACK_ROWS : PACK_ROWS;
         if (lanes < PACK_ROWS) memset(group, 0, out->group_bytes);
         memset(group + units * l->unit_bytes, 0, out->group_bytes - units * l->unit_bytes);
-        for (size_t u = 0; u < units; u++) {
+        if (out->type == DTYPE_F32) put_floats4(group, first, row_bytes, units, lanes);
+        if (out->type == DTYPE_F16 || out->type == DTYPE_BF16)
+            put_floats2(group, first, row_bytes, units, lanes);
+        for (size_t u = 0; u < units && !dtype_is_float(out->type); u++) {
             for (size_t lane = 0; lane < lanes; lane++) {
                 put_unit(out->type, group + u * l->unit_bytes, lane,
                          first + lane * row_bytes + u * src_bytes);
