@@ -14,7 +14,8 @@ enum { BENCH_READ_SIZES = 6 };
 typedef struct bench_bounds {
     const char *isa; /* static */
     size_t threads;
-    size_t read_bytes[BENCH_READ_SIZES]; /* in all, ascending from 256 KiB to 1 GiB; split between threads */
+    size_t
+        read_bytes[BENCH_READ_SIZES]; /* in all, ascending from 256 KiB to 384 MiB; split between threads */
     double read_gb_per_s[BENCH_READ_SIZES];
     double f32_gflop_per_s; /* multiply-adds count two; 0 where the instruction set has none */
     double int8_gop_per_s;
@@ -58,8 +59,8 @@ MUST_USE status bench_matmul(bench_row *out, const kernels *k, const bench_bound
 /* Called with each row when it is measured; false stops. */
 typedef bool (*bench_visit)(void *ctx, const bench_row *row);
 
-/* Rows for every entry of the table: matmul of every type with n = 1 and n = 512 on all threads of the pool,
- * the others on one thread. */
+/* Rows for every entry of the table: matmul of every type with n = 1, 16 and 512 on all threads of the pool,
+ * quantize and unpack_row of every type on one thread, and the rows of bench_vector.h. */
 MUST_USE status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads, bench_visit visit,
                               void *ctx, error *err);
 

@@ -38,7 +38,9 @@ typedef struct tile {
     float *y;            /* [T, ldy] */
     size_t ldy;
     uint16_t mask; /* rows of the last row vector that exist */
-    size_t ahead;  /* packed: fetch so many bytes ahead into the second-level cache; 0: not */
+    const uint8_t
+        *fetch; /* lines to bring into the second-level cache, fetch_lines for each unit; see matmul.c */
+    size_t fetch_lines;
 } tile;
 
 typedef void (*tile_fn)(const tile *t);

@@ -219,6 +219,14 @@ static void widen(dtype type, const uint8_t *w, size_t k, float *panel) {
     }
 }
 
+/* What slice s fetches of the pair of groups from g on: a tile of two row vectors takes 64 bytes for every 4
+ * k. */
+static const uint8_t *next_pair(const packed *w, size_t g, size_t g1, size_t offset, size_t k, size_t s) {
+    size_t per_group = line_bytes(w->type) / 16, next = g + s / per_group;
+    if (s >= 2 * per_group || next >= g1) return NULL;
+    return w->data + next * w->group_bytes + offset + s % per_group * 16 * k;
+}
+
 /* A block of K of a chunk of tokens against all groups. a: the chunk, interleaved. */
 static void run_block(const packed *w, size_t g0, size_t g1, size_t k0, size_t k, const float *a, size_t n,
                       float *y, size_t ldy, float *panel) {
@@ -239,6 +247,7 @@ static void run_block(const packed *w, size_t g0, size_t g1, size_t k0, size_t k
             size_t from = slice_begin(n, s);
             f.a = a + from * k;
             f.y = y + from * ldy + g * PACK_ROWS;
+            f.fetch = next_pair(w, g + 2, g1, offset, k, s);
             tiles_of_panel[vectors - 1][slice_begin(n, s + 1) - from - 1](&f);
         }
     }

@@ -224,16 +224,14 @@ INLINE void tile_block(int src, int T, int R, const tile *a, const uint8_t *unit
 
 INLINE void tile_run(int src, int T, int R, const tile *a) {
     const int per_unit = src_is_k(src) ? 8 : 1;
-    const uint8_t *unit = a->w;
+    const uint8_t *unit = a->w, *fetch = a->fetch;
+    const size_t fetch_lines = a->fetch_lines;
     __m512 acc[TILE_VECTORS][TILE_TOKENS];
     UNROLL
     for (int t = 0; t < T; t++) acc[0][t] = acc[1][t] = _mm512_setzero_ps();
     for (size_t i = 0; i < a->blocks; i += (size_t)per_unit, unit += src_unit_bytes(src)) {
-        if (src < DTYPE_COUNT && a->ahead != 0) {
-            UNROLL
-            for (size_t at = 0; at < src_unit_bytes(src); at += 64) {
-                _mm_prefetch((const char *)unit + a->ahead + at, _MM_HINT_T1);
-            }
+        for (size_t line = 0; line < fetch_lines; line++, fetch += 64) {
+            _mm_prefetch((const char *)fetch, _MM_HINT_T1);
         }
         for (int b = 0; b < per_unit; b++) tile_block(src, T, R, a, unit, i + (size_t)b, b, acc);
     }
