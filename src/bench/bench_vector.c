@@ -199,7 +199,7 @@ static bool show_decode(attn_data *a, const bench_bounds *bounds, pool *threads,
                         void *ctx) {
     bench_row row = {.isa = a->k->name, .threads = a->n_members, .bound = BENCH_BOUND_READ};
     size_t bytes = a->cache_values * sizeof(uint16_t);
-    snprintf(row.name, sizeof row.name, "attn_chunk decode %d keys, 30x3 heads", KEYS);
+    snprintf(row.name, sizeof row.name, "attn_chunk decode %d, %d heads", KEYS, LAYERS * HEADS);
     row.seconds = bench_best_time(threads, decode_member, a, ROUNDS);
     row.gb_per_s = (double)bytes / row.seconds * 1e-9;
     row.gop_per_s = (double)LAYERS * HEADS * GROUP * KEYS * DIM * 4 / row.seconds * 1e-9;
