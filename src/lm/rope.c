@@ -54,8 +54,10 @@ status rope_table_create(rope_table *out, const lm_model *m, error *err) {
     } else {
         out->magnitude = c->yarn_attn_factor;
     }
+    out->magnitude_local = c->yarn_attn_factor;
     /* Only gemma3's windowed layers have frequencies of their own; elsewhere all layers share them. */
     if (c->rope_base_local == 0.0f) {
+        out->magnitude_local = out->magnitude;
         memcpy(out->frequency_local, out->frequency, out->n_pairs * sizeof *memory);
     }
     return CHURON_OK;
@@ -68,9 +70,10 @@ void rope_table_free(rope_table *t) {
 
 void rope_angles(const rope_table *t, size_t position, bool local, float *cos_sin) {
     const double *f = local ? t->frequency_local : t->frequency;
+    const double magnitude = local ? t->magnitude_local : t->magnitude;
     for (size_t i = 0; i < t->n_pairs; i++) {
         double angle = (double)position * f[i];
-        cos_sin[2 * i] = (float)(cos(angle) * t->magnitude);
-        cos_sin[2 * i + 1] = (float)(sin(angle) * t->magnitude);
+        cos_sin[2 * i] = (float)(cos(angle) * magnitude);
+        cos_sin[2 * i + 1] = (float)(sin(angle) * magnitude);
     }
 }

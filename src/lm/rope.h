@@ -9,6 +9,7 @@ typedef struct rope_table {
     double *frequency;       /* [n_rot/2] */
     double *frequency_local; /* [n_rot/2]: windowed layers of gemma3; the same memory when there are none */
     double magnitude;
+    double magnitude_local;
     size_t n_pairs;
 } rope_table;
 
