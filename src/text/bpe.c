@@ -226,15 +226,55 @@ static memo *memo_for(bpe_scratch *s, const int32_t *symbols) {
     return &s->memos[h >> 60];
 }
 
-/* Merges a window; returns its tokens in *ids with how many are sure and where the next one begins. */
-static void merge_window(const bpe_merges *m, bpe_scratch *s, const int32_t *symbols, size_t n,
-                         memo *result) {
+typedef struct window {
+    const int32_t *ids; /* [n_tokens], until the next window */
+    size_t n_tokens;
+    size_t n_sure;   /* of them; what follows the window is far enough to leave them alone */
+    size_t sure_end; /* the symbol at which the first of the others begins */
+} window;
+
+static window see(const int32_t *ids, const uint32_t *starts, size_t n_tokens, size_t n) {
+    size_t seen = n_tokens;
+    while (seen > 0 && starts[seen - 1] + OVERLAP > n) seen--;
+    size_t sure = seen > 0 ? seen - 1 : 0;
+    return (window){ids, n_tokens, sure, starts[sure]};
+}
+
+/* Merges the n symbols of one window; s->went_down says whether the result may be joined to others. */
+static status merge_window(const bpe_merges *m, bpe_scratch **scratch, const int32_t *symbols, size_t n,
+                           window *out, error *err) {
+    TRY(scratch_reserve(scratch, n, err));
+    bpe_scratch *s = *scratch;
+    if (n != WINDOW) {
+        merge_by_heap(m, s, symbols, n);
+        *out = see(s->ids, s->starts, s->n_tokens, n);
+        return CHURON_OK;
+    }
+    memo *known = memo_for(s, symbols);
+    if (known->symbols && memcmp(known->symbols, symbols, WINDOW * sizeof *symbols) == 0) {
+        s->went_down = false;
+        *out = (window){known->ids, known->n_tokens, known->n_sure, known->sure_end};
+        return CHURON_OK;
+    }
     merge_by_heap(m, s, symbols, n);
-    size_t sure = s->n_tokens;
-    while (sure > 0 && s->starts[sure - 1] > n - OVERLAP) sure--;
-    result->n_tokens = s->n_tokens;
-    result->n_sure = sure > 0 ? sure - 1 : 0;
-    result->sure_end = s->starts[result->n_sure];
+    *out = see(s->ids, s->starts, s->n_tokens, n);
+    if (s->went_down) return CHURON_OK;
+    known->symbols = symbols;
+    known->n_tokens = out->n_tokens;
+    known->n_sure = out->n_sure;
+    known->sure_end = out->sure_end;
+    memcpy(known->ids, s->ids, s->n_tokens * sizeof *s->ids);
+    return CHURON_OK;
+}
+
+static status forget_memos(bpe_scratch **scratch, error *err) {
+    TRY(scratch_reserve(scratch, WINDOW, err));
+    bpe_scratch *s = *scratch;
+    if (!s->memos && !(s->memos = mem_alloc(N_MEMOS * sizeof *s->memos))) {
+        return error_no_memory(err, "merging", N_MEMOS * sizeof *s->memos);
+    }
+    for (size_t i = 0; i < N_MEMOS; i++) s->memos[i].symbols = NULL;
+    return CHURON_OK;
 }
 
 typedef struct window_walk {
@@ -244,62 +284,37 @@ typedef struct window_walk {
 } window_walk;
 
 /* n > DIRECT_MAX. Each window gives all but its last tokens; the next begins with the last of those that was
- * seen whole, and must see it too, or both are done again as one of twice the size. Where that contradicts
- * what was joined before, the whole is done at once. */
+ * seen whole, and must see it too, or both are done again with windows of twice the size. Where that
+ * contradicts what was joined before, the whole is done at once. */
 static status merge_by_windows(const bpe_merges *m, bpe_scratch **scratch, const int32_t *symbols, size_t n,
                                token_list *out, error *err) {
-    TRY(scratch_reserve(scratch, WINDOW, err));
-    bpe_scratch *s = *scratch;
-    if (!s->memos && !(s->memos = mem_alloc(N_MEMOS * sizeof *s->memos))) {
-        return error_no_memory(err, "merging", N_MEMOS * sizeof *s->memos);
-    }
-    for (size_t i = 0; i < N_MEMOS; i++) s->memos[i].symbols = NULL;
+    TRY(forget_memos(scratch, err));
     const size_t first_out = out->len;
     window_walk now = {0, first_out, -1}, before = now;
-    size_t size = WINDOW;
+    size_t least = WINDOW, size = least; /* least grows with each disagreement, so there are few */
     for (;;) {
         size_t left = n - now.at;
-        bool last = left <= size;
-        const int32_t *from = symbols + now.at, *ids;
-        memo big, *r = &big;
-        if (last || size != WINDOW) {
-            TRY(scratch_reserve(scratch, last ? left : size, err));
-            merge_window(m, s, from, last ? left : size, r);
-            ids = s->ids;
-        } else {
-            r = memo_for(s, from);
-            if (!r->symbols || memcmp(r->symbols, from, WINDOW * sizeof *from) != 0) {
-                merge_window(m, s, from, WINDOW, r);
-                r->symbols = s->went_down ? NULL : from;
-                memcpy(r->ids, s->ids, s->n_tokens * sizeof *s->ids);
-            } else {
-                s->went_down = false;
-            }
-            ids = r->ids;
-        }
-        if (s->went_down) {
+        window w;
+        TRY(merge_window(m, scratch, symbols + now.at, left < size ? left : size, &w, err));
+        bool agrees = now.expected < 0 || w.ids[0] == now.expected;
+        if ((*scratch)->went_down || (!agrees && now.at == before.at)) {
             out->len = first_out;
             return merge_whole(m, scratch, symbols, n, out, err);
         }
-        if (now.expected >= 0 && ids[0] != now.expected) {
-            if (now.at == before.at) {
-                out->len = first_out;
-                return merge_whole(m, scratch, symbols, n, out, err);
-            }
+        if (!agrees) {
             now = before;
             out->len = now.out_len;
+            size = least *= 2;
+        } else if (left <= size) {
+            return token_list_append(out, w.ids, w.n_tokens, err);
+        } else if (w.n_sure == 0) {
             size *= 2;
-            continue;
+        } else {
+            before = now;
+            TRY(token_list_append(out, w.ids, w.n_sure, err));
+            now = (window_walk){now.at + w.sure_end, out->len, w.ids[w.n_sure]};
+            size = least;
         }
-        if (last) return token_list_append(out, ids, r->n_tokens, err);
-        if (r->n_sure == 0) {
-            size *= 2;
-            continue;
-        }
-        before = now;
-        TRY(token_list_append(out, ids, r->n_sure, err));
-        now = (window_walk){now.at + r->sure_end, out->len, ids[r->n_sure]};
-        size = WINDOW;
     }
 }
 
