@@ -43,6 +43,11 @@ static bool cut_merge(token_text merge, merge_parts *out) {
     return true;
 }
 
+/* Control tokens come from prompts, never out of plain text. */
+static bool may_be_merged(const tokenizer *t, int32_t id) {
+    return t->types[id] != TOKEN_CONTROL && t->types[id] != TOKEN_UNKNOWN && t->types[id] != TOKEN_BYTE;
+}
+
 /* A merge that names a text without a token would silently change what later merges see, so it is refused, as
  * is a pair listed twice: readers disagree on which of the two ranks counts. */
 static status add_merge(tokenizer *t, size_t i, token_text merge, str *joined, error *err) {
@@ -66,6 +71,11 @@ static status add_merge(tokenizer *t, size_t i, token_text merge, str *joined, e
         return error_set(err, CHURON_CORRUPT,
                          "tokenizer: merge %zu \"%.*s\": expected a token \"%.*s\", got none", i,
                          SHOWN(merge), SHOWN(missing));
+    }
+    if (!may_be_merged(t, left) || !may_be_merged(t, right) || !may_be_merged(t, id)) {
+        return error_set(err, CHURON_CORRUPT,
+                         "tokenizer: merge %zu \"%.*s\": expected ordinary tokens, got a control token", i,
+                         SHOWN(merge));
     }
     if (!bpe_merges_add(&t->merges, left, right, (uint32_t)i, id)) {
         return error_set(err, CHURON_CORRUPT, "tokenizer: merge %zu: expected a new pair, got \"%.*s\" again",

@@ -114,6 +114,9 @@ static void test_refuses_wrong_merges(void **state) {
         refused(CHURON_CORRUPT, wrong[i].says);
     }
     vocab_bytes(&v, "smollm");
+    v.types[259] = TOKEN_CONTROL; /* plain text would become one */
+    refused(CHURON_CORRUPT, "merge 3 \"hell o\": expected ordinary tokens, got a control token");
+    vocab_bytes(&v, "smollm");
     v.spec.n_merges = 0;
     refused(CHURON_CORRUPT, "merges: expected 1 to");
 }
