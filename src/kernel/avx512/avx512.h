@@ -1,4 +1,4 @@
-/* avx512.h: kernels for AVX-512 (F, BW, DQ, VL, CD, VNNI, VBMI).
+/* avx512.h: kernels for AVX-512 (F, BW, DQ, VL, CD, VNNI).
  *
  * Contracts: the fields of the same names in kernel.h. Only table.c and the other files of this folder
  * include this. */
