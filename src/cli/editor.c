@@ -379,7 +379,19 @@ static bool handle(editor *e, key k, const char *bytes, size_t n, editor_result 
     }
 }
 
+/* A terminal that cannot move its cursor: the line as the system's own line discipline gives it. */
+static editor_result read_plain(editor *e, const char *prompt, str *text) {
+    str_clear(text);
+    (void)cli_write(prompt, strlen(prompt));
+    int c;
+    while ((c = next_byte(e, -1)) >= 0 && c != '\n') str_put(text, (char)c);
+    if (text->failed) return EDITOR_FAILED;
+    return c < 0 && text->len == 0 ? EDITOR_END : EDITOR_TEXT;
+}
+
 editor_result editor_read(editor *e, const char *prompt, str *text) {
+    const char *term = getenv("TERM");
+    if (!term || !*term || strcmp(term, "dumb") == 0) return read_plain(e, prompt, text);
     e->prompt = prompt;
     e->drawn_cursor_row = 0;
     e->at_history = e->n_history;

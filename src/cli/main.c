@@ -61,9 +61,17 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+    static char help_flag[] = "--help";
+    bool asks_help = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+    if (asks_help && argc == 2) {
         print_help(stdout);
         return EXIT_YES;
+    }
+    if (asks_help) { /* churon help COMMAND */
+        word = argv[2];
+        argv[1] = argv[2];
+        argv[2] = help_flag;
+        argc = 3;
     }
     if (strcmp(word, "--version") == 0) word = "version";
     for (size_t i = 0; i < N_COMMANDS; i++) {

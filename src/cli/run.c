@@ -20,7 +20,7 @@ typedef struct run_options {
     const char *model, *prompt, *system, *ids;
     uint64_t max_tokens, logprobs, ctx;
     bool raw, ignore_eos, logprobs_given;
-    arg_list stop;
+    arg_list stop, bias;
     settings_given settings;
     arg_common common;
 } run_options;
@@ -209,6 +209,30 @@ cleanup:
     return code;
 }
 
+/* ---- logit bias -------------------------------------------------------------------------------------- */
+
+/* "ID=X" items to a new array (freed by mem_free); whether the ids exist is for generation_check to say. */
+static status read_biases(const arg_list *items, logit_bias **out, error *err) {
+    *out = mem_calloc(items->n + 1, sizeof **out);
+    if (!*out) return error_no_memory(err, "logit bias", (items->n + 1) * sizeof **out);
+    for (size_t i = 0; i < items->n; i++) {
+        char id_text[16], expected[ARG_EXPECTED];
+        const char *item = items->items[i], *equals = strchr(item, '=');
+        uint64_t id = 0;
+        double bias = 0;
+        snprintf(id_text, sizeof id_text, "%.*s", equals ? (int)(equals - item) : 0, item);
+        arg_option of_id = {.kind = ARG_UINT, .target = &id, .umax = INT32_MAX};
+        arg_option of_bias = {.kind = ARG_DOUBLE, .target = &bias};
+        if (!equals || equals - item > 15 || !arg_option_set(&of_id, id_text, expected) ||
+            !arg_option_set(&of_bias, equals + 1, expected)) {
+            return error_set(err, CHURON_INVALID,
+                             "field --logit-bias: expected ID=X such as 198=-5, got \"%.80s\"", item);
+        }
+        (*out)[i] = (logit_bias){(int32_t)id, (float)bias};
+    }
+    return CHURON_OK;
+}
+
 /* ---- the command ------------------------------------------------------------------------------------ */
 
 /* Any seed does when none was asked for; 32 bits are short enough to type again. */
@@ -247,10 +271,20 @@ static int with_bundle(const run_options *o, lm_bundle *b, const char *path) {
     g->stop_len = stop_len;
     g->n_stop = o->stop.n;
     error err;
-    if (generation_check(b, g, &err) != CHURON_OK) return cli_fail("run", &err);
+    logit_bias *biases = NULL;
+    int code;
+    status st;
+    TRY_GOTO(read_biases(&o->bias, &biases, &err));
+    g->sampling.bias = biases;
+    g->sampling.n_bias = o->bias.n;
+    TRY_GOTO(generation_check(b, g, &err));
     bool is_chat = !o->prompt && !o->ids && !o->raw && !o->common.json && cli_is_terminal(STDIN_FILENO) &&
                    cli_is_terminal(STDOUT_FILENO);
-    return is_chat ? chat_run(b, &r) : run_once(b, o, &r);
+    code = is_chat ? chat_run(b, &r) : run_once(b, o, &r);
+cleanup:
+    if (st != CHURON_OK) code = cli_fail("run", &err);
+    mem_free(biases);
+    return code;
 }
 
 static int open_and_run(const run_options *o) {
@@ -308,6 +342,11 @@ int cmd_run(int argc, char **argv) {
          .kind = ARG_FLAG,
          .target = &o.ignore_eos,
          .help = "goes on after an end-of-sequence token"},
+        {.name = "logit-bias",
+         .kind = ARG_LIST,
+         .target = &o.bias,
+         .value = "ID=X",
+         .help = "adds X to a token's logit; may be given again"},
         {.name = "ctx",
          .kind = ARG_UINT,
          .target = &o.ctx,
@@ -316,7 +355,7 @@ int cmd_run(int argc, char **argv) {
          .umax = UINT32_MAX,
          .help = "tokens of context (default: what the model was trained with)"},
     };
-    size_t n = 8;
+    size_t n = 9;
     settings_options(options + n, &o.settings);
     n += settings_count();
     const arg_command c = {
@@ -349,5 +388,6 @@ int cmd_run(int argc, char **argv) {
         code = EXIT_YES;
     }
     args_list_free(&o.stop);
+    args_list_free(&o.bias);
     return code;
 }

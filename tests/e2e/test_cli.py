@@ -132,6 +132,16 @@ def test_logprobs(churon, smollm2, greedy):
     assert [t["logprob"] for t in none["logprobs"]] == [t["logprob"] for t in got["logprobs"]]
 
 
+def test_logit_bias(churon, smollm2, greedy):
+    options = ["--raw", "--temperature", "0", "--max-tokens", "8", "--json"]
+    banned, wanted = greedy["ids"][0], 1000
+    got = as_json(churon_run(churon, "run", smollm2, PROMPT, *options, "--logit-bias", f"{banned}=-1000",
+                             "--logit-bias", f"{wanted}=1000"))
+    assert got["ids"] == [wanted] * 8
+    for bad, part in (("x", "ID=X"), ("1=", "ID=X"), ("=1", "ID=X"), ("1=nan", "ID=X"), ("49152=1", "49151")):
+        refused(churon_run(churon, "run", smollm2, PROMPT, *options, "--logit-bias", bad), 2, part)
+
+
 def test_stop_text_across_tokens(churon, smollm2, greedy):
     pieces = [as_json(churon_run(churon, "tokenize", smollm2, "--decode", str(i), "--json"))["text"]
               for i in greedy["ids"][:12]]
@@ -274,6 +284,7 @@ def test_help_of_every_command(churon, command, top):
     done = churon_run(churon, command, "--help")
     text = done.stdout.decode()
     assert done.returncode == 0 and done.stderr == b""
+    assert churon_run(churon, "help", command).stdout == done.stdout
     assert text.startswith(f"Usage: churon {command}") and f"\nExample:\n  churon {command}" in text
     assert all(len(line) <= 160 for line in text.splitlines())
     if command != "serve":  # docs/server.md

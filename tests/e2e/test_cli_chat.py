@@ -17,10 +17,10 @@ import pytest
 class Terminal:
     """A program on a pseudo-terminal of 100 columns."""
 
-    def __init__(self, *command, columns=100, rows=30):
+    def __init__(self, *command, columns=100, rows=30, term="xterm"):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(TERM="xterm", NO_COLOR="1")
+            os.environ.update(TERM=term, NO_COLOR="1")
             os.execv(command[0], command)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.seen = ""
@@ -306,6 +306,21 @@ def test_narrow_terminal(chat, tmp_path):
     t.expect("system message set")
     t.prompt()
     assert saved(t, tmp_path / "c")[0]["content"] == text
+
+
+def test_dumb_terminal(churon, smollm2):
+    t = Terminal(churon, "run", smollm2, "--temperature", "0", "--max-tokens", "8", term="dumb")
+    t.expect("> ")
+    t.send("/speed\n")
+    t.expect("no answer yet")
+    t.expect("> ")
+    t.send("Say hello.\n")
+    t.expect(r"\w+")
+    t.expect("> ")
+    t.send("\x04")
+    assert t.leave() == 0
+    assert "\x1b" not in t.seen
+    t.close()
 
 
 def test_terminal_goes_away(churon, smollm2):
