@@ -95,7 +95,7 @@ def start_rows(path, threads):
         if theirs:
             figures["peer"].append(first_output(theirs))
     rows = []
-    for i, (name, scale) in enumerate((("first token, ms", 1e3), ("resident, MB", 1e-6))):
+    for i, (name, scale) in enumerate((("first token, ms (less is better)", 1e3), ("resident, MB (less is better)", 1e-6))):
         mine = statistics.median(f[i] for f in figures["ours"]) * scale
         other = statistics.median(f[i] for f in figures["peer"]) * scale if theirs else None
         rows.append({"test": name, "threads": threads, "value": mine, "peer": other,
