@@ -13,5 +13,5 @@ fi
 if [ -t 1 ]; then
     [ "$(ninja -C "build/$preset" -n "$@" | tail -n 1)" = "ninja: no work to do." ] || ninja -C "build/$preset" "$@"
 else
-    ninja -C "build/$preset" --quiet "$@" | { grep -v -e '^ninja: no work' -e '^-- ' || true; }
+    ninja -C "build/$preset" --quiet "$@" 2>&1 | { grep -v -e '^ninja: no work' -e '^-- ' || true; }
 fi
