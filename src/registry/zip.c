@@ -233,8 +233,9 @@ status zip_read(const uint8_t *data, size_t size, const archive_reader *r, error
     uint64_t at = z.directory;
     for (uint64_t i = 0; st == CHURON_OK && i < z.entries; i++) {
         st = read_entry(&z, &at, e, err);
+        if (st != CHURON_OK) break;
         size_t n = strlen(e->name);
-        if (st != CHURON_OK || n == 0 || e->name[n - 1] == '/') continue;
+        if (n == 0 || e->name[n - 1] == '/') continue;
         archive_action action = r->on_member(r->user, &(archive_member){.name = e->name, .bytes = e->bytes});
         if (action == ARCHIVE_END) break;
         if (action == ARCHIVE_TAKE) st = take(&z, e, r, err);

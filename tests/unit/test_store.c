@@ -148,7 +148,7 @@ static void test_resolve(void **state) {
     unknown("SMOLLM", "Did you mean smollm2?");
     unknown("smollm2:7", "expected a version of smollm2 that is in the store (2, 1)");
     unknown("zzz", "The store has: qwen, smollm2");
-    unknown("../../etc/passwd-", "no such file");
+    unknown("../../nowhere/model", "no such file");
     unknown("nothing.gguf", "no such file");
     str path = {0};
     assert_int_equal(store_resolve("", &path, &err), CHURON_INVALID);
