@@ -179,7 +179,7 @@ static status slice_bound(tpl_rt *rt, tvalue v, int64_t absent, int64_t *out) {
     *out = absent;
     if (v.kind == TPL_NONE) return CHURON_OK;
     if (v.kind == TPL_UNDEFINED || !tpl_as_int(v, out)) {
-        return tpl_fail(rt, "slice indices must be integers or None, not %s", tpl_type_name(v));
+        return tpl_refuse(rt, "slice indices must be integers or None, not %s", tpl_type_name(v));
     }
     return CHURON_OK;
 }
@@ -256,7 +256,7 @@ static status slice_range(tpl_rt *rt, tvalue v, int64_t first, int64_t end, int6
 status tpl_slice(tpl_rt *rt, tvalue obj, tvalue start, tvalue stop, tvalue step, tvalue *out) {
     if (obj.kind == TPL_UNDEFINED) return tpl_undefined_error(rt, obj);
     if (obj.kind != TPL_STRING && !tpl_is_seq(obj) && obj.kind != TPL_RANGE) {
-        return tpl_fail(rt, "'%s' object cannot be sliced", tpl_type_name(obj));
+        return tpl_refuse(rt, "'%s' object cannot be sliced", tpl_type_name(obj));
     }
     size_t n;
     bool sized;

@@ -255,7 +255,9 @@ static status eval_subscript(tpl_rt *rt, const tpl_node *n, tpl_frame *f, tvalue
 static status eval_condition(tpl_rt *rt, const tpl_node *n, tpl_frame *f, tvalue *out) {
     tvalue test;
     TRY(tpl_eval(rt, n->a, f, &test));
-    if (tpl_truth(test)) return tpl_eval(rt, n->b, f, out);
+    bool yes;
+    TRY(tpl_is_true(rt, test, &yes));
+    if (yes) return tpl_eval(rt, n->b, f, out);
     if (n->c) return tpl_eval(rt, n->c, f, out);
     return tpl_undef(rt, "the inline if-expression evaluated to false and no else section was defined",
                      (tvalue){0}, tpl_none(), out);
@@ -270,6 +272,7 @@ static status eval_name(const tpl_node *n, tpl_frame *f, tvalue *out) {
 
 static status eval_node(tpl_rt *rt, const tpl_node *n, tpl_frame *f, tvalue *out) {
     tvalue a, b;
+    bool yes;
     switch ((tpl_op)n->op) {
     case TPL_N_TUPLE:
     case TPL_N_LIST: return eval_items(rt, n, f, out);
@@ -278,10 +281,12 @@ static status eval_node(tpl_rt *rt, const tpl_node *n, tpl_frame *f, tvalue *out
     case TPL_N_OR:
     case TPL_N_AND:
         TRY(tpl_eval(rt, n->a, f, out));
-        return tpl_truth(*out) == (n->op == TPL_N_OR) ? CHURON_OK : tpl_eval(rt, n->b, f, out);
+        TRY(tpl_is_true(rt, *out, &yes));
+        return yes == (n->op == TPL_N_OR) ? CHURON_OK : tpl_eval(rt, n->b, f, out);
     case TPL_N_NOT:
         TRY(tpl_eval(rt, n->a, f, &a));
-        *out = tpl_bool(!tpl_truth(a));
+        TRY(tpl_is_true(rt, a, &yes));
+        *out = tpl_bool(!yes);
         return CHURON_OK;
     case TPL_N_COMPARE: return eval_comparison(rt, n, f, out);
     case TPL_N_ADD:

@@ -240,8 +240,7 @@ status tpl_loop_test(tpl_rt *rt, const tpl_node *loop, tpl_frame *f, tvalue item
     TRY(tpl_assign(rt, loop->block.test_target, f, item));
     tvalue v;
     TRY(tpl_eval(rt, loop->c, f, &v));
-    *keep = tpl_truth(v);
-    return CHURON_OK;
+    return tpl_is_true(rt, v, keep);
 }
 
 status tpl_open_loop_test(tpl_rt *rt, const tpl_node *loop, tpl_frame *outer, tpl_frame **f) {
@@ -252,11 +251,14 @@ status tpl_open_loop_test(tpl_rt *rt, const tpl_node *loop, tpl_frame *outer, tp
 
 static status exec_if(tpl_rt *rt, const tpl_node *n, tpl_frame *f, flow *to) {
     tvalue test;
+    bool yes;
     TRY(tpl_eval(rt, n->a, f, &test));
-    if (tpl_truth(test)) return exec_body(rt, n->b, f, to);
+    TRY(tpl_is_true(rt, test, &yes));
+    if (yes) return exec_body(rt, n->b, f, to);
     for (const tpl_node *elif = n->c; elif; elif = elif->next) {
         TRY(tpl_eval(rt, elif->a, f, &test));
-        if (tpl_truth(test)) return exec_body(rt, elif->b, f, to);
+        TRY(tpl_is_true(rt, test, &yes));
+        if (yes) return exec_body(rt, elif->b, f, to);
     }
     return exec_body(rt, n->d, f, to);
 }

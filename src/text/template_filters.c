@@ -223,7 +223,8 @@ static status truncate(tpl_rt *rt, T in, A *a, T *out) {
     TRY(int_argument(rt, "truncate", v[0], 255, &length));
     if (given(v[3]) && v[3].kind != TPL_NONE) TRY(int_argument(rt, "truncate", v[3], 5, &leeway));
     end = given(v[2]) ? v[2] : tpl_static("...");
-    if (in.kind != TPL_STRING || end.kind != TPL_STRING) return tpl_fail(rt, "truncate: expected a string");
+    if (in.kind != TPL_STRING || end.kind != TPL_STRING)
+        return tpl_refuse(rt, "truncate of anything but strings");
     if ((in.flags | end.flags) & TPL_MARKUP)
         return tpl_refuse(rt, "truncate of a string that is marked safe");
     int64_t tail = (int64_t)tpl_codepoints(end), n = (int64_t)tpl_codepoints(in);

@@ -166,8 +166,8 @@ static inline bool tpl_as_int(tvalue v, int64_t *out) {
     return false;
 }
 bool tpl_as_double(tvalue v, double *out); /* int, bool, float */
-bool tpl_truth(tvalue v);
-const char *tpl_type_name(tvalue v); /* Python's, e.g. "str" */
+bool tpl_truth(tvalue v);                  /* a loop object counts as true; see tpl_is_true */
+const char *tpl_type_name(tvalue v);       /* Python's, e.g. "str" */
 
 /* ---- memory (template_value.c) ---------------------------------------------------------------------- */
 
@@ -461,6 +461,8 @@ MUST_USE status tpl_bind(tpl_rt *rt, const char *what, const tpl_args *args, con
                          size_t n, size_t required, tvalue *out);
 
 /* template_ops.c */
+/* The truth of any value: that of a loop object is its length, which may read its iterable to the end. */
+MUST_USE status tpl_is_true(tpl_rt *rt, tvalue v, bool *out);
 MUST_USE status tpl_binary(tpl_rt *rt, tpl_op op, tvalue a, tvalue b, tvalue *out);
 MUST_USE status tpl_negate(tpl_rt *rt, tpl_op op, tvalue a, tvalue *out);
 MUST_USE status tpl_compare(tpl_rt *rt, tpl_cmp op, tvalue a, tvalue b, bool *out);

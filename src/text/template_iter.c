@@ -115,7 +115,8 @@ static status next_reversed(tpl_rt *rt, tpl_iter *it, tvalue *out, bool *more) {
 static status keeps(tpl_rt *rt, tpl_iter *it, tvalue item, bool *keep) {
     if (it->by_path) TRY(tpl_path_get(rt, &it->path, item, &item));
     if (!it->named) {
-        *keep = tpl_truth(item) != it->negate;
+        TRY(tpl_is_true(rt, item, keep));
+        *keep = *keep != it->negate;
         return CHURON_OK;
     }
     if (!it->test) {

@@ -331,7 +331,11 @@ static status lex_operator(lexer *l, brackets *b) {
     while (i < count && !starts(l, l->at, OPERATORS[i].text)) i++;
     if (i == count) {
         size_t n;
-        return lex_error(l, "unexpected character U+%04X in an expression", tpl_cp_at(l->at, l->end, &n));
+        uint32_t cp = tpl_cp_at(l->at, l->end, &n);
+        status code =
+            cp < 0x80 ? CHURON_INVALID : CHURON_UNSUPPORTED; /* Jinja2 allows names of other letters */
+        return error_set(l->err, code, "line %u: unexpected character U+%04X in an expression", l->line,
+                         (unsigned)cp);
     }
     char c = *l->at;
     char close = c == '{' ? '}' : c == '(' ? ')' : c == '[' ? ']' : '\0';
@@ -381,7 +385,8 @@ static status lex_tag(lexer *l, bool block) {
         if (is_name_start(*p)) {
             while (p < l->end && (is_name_start(*p) || is_digit(*p))) p++;
             if (p < l->end && (unsigned char)*p >= 0x80)
-                return lex_error(l, "a name has a character that is not ASCII");
+                return error_set(l->err, CHURON_UNSUPPORTED,
+                                 "line %u: a name has a character that is not ASCII", l->line);
             TRY(add(l, TPL_T_NAME, l->line, tpl_view(l->at, (size_t)(p - l->at), TPL_ASCII)));
             advance(l, p);
         } else if (*p == '"' || *p == '\'') {

@@ -36,6 +36,13 @@ bool tpl_truth(tvalue v) {
     }
 }
 
+status tpl_is_true(tpl_rt *rt, tvalue v, bool *out) {
+    int64_t length;
+    if (v.kind == TPL_LOOP) TRY(tpl_loop_length(rt, v.loop, &length));
+    *out = tpl_truth(v);
+    return CHURON_OK;
+}
+
 const char *tpl_type_name(tvalue v) {
     switch ((tpl_kind)v.kind) {
     case TPL_MISSING:
@@ -197,6 +204,7 @@ static status float_op(tpl_rt *rt, tpl_op op, double a, double b, tvalue *out) {
         return finite(rt, a / b, out);
     case TPL_N_POW:
         if (a == 0 && b < 0) return tpl_fail(rt, "0.0 cannot be raised to a negative power");
+        if (a < 0 && floor(b) != b) return tpl_refuse(rt, "a complex number");
         return finite(rt, pow(a, b), out);
     default: return divmod_float(rt, op, a, b, out);
     }

@@ -118,7 +118,8 @@ tvalue tpl_static(const char *z) {
 }
 
 bool tpl_str_is(tvalue v, const char *z) {
-    return v.kind == TPL_STRING && strncmp(v.s, z, v.len) == 0 && z[v.len] == '\0' && !memchr(v.s, 0, v.len);
+    size_t n = strlen(z);
+    return v.kind == TPL_STRING && v.len == n && memcmp(v.s, z, n) == 0;
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------ */
