@@ -201,6 +201,10 @@ static status find_fallbacks(tokenizer *t, error *err) {
         char text = (char)c;
         t->ascii_ids[c] = c == ' ' ? find_normal(t, SPACE_MARK, 3) : find_normal(t, &text, 1);
     }
+    if (t->ascii_ids[' '] < 0) {
+        return error_set(err, CHURON_CORRUPT,
+                         "tokenizer: tokens: expected one for the space \"" SPACE_MARK "\", got none");
+    }
     return CHURON_OK;
 }
 
@@ -211,7 +215,8 @@ static status order_by_score(const tokenizer *t, const float *scores, scored **o
     for (size_t i = 0; i < t->n_tokens; i++) {
         if (isnan(scores[i]))
             return error_set(err, CHURON_CORRUPT, "tokenizer: score %zu: expected a number, got NaN", i);
-        if (t->types[i] == TOKEN_NORMAL) (*order)[(*n)++] = (scored){scores[i], (int32_t)i};
+        bool empty = t->text_at[i] == t->text_at[i + 1];
+        if (t->types[i] == TOKEN_NORMAL && !empty) (*order)[(*n)++] = (scored){scores[i], (int32_t)i};
     }
     qsort(*order, *n, sizeof **order, by_score_then_id);
     return CHURON_OK;

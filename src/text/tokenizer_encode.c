@@ -129,36 +129,34 @@ static size_t char_symbols(const tokenizer *t, const char *p, const char *end, i
         symbols[(*count)++] = t->ascii_ids[(unsigned char)*p];
         return 1;
     }
-    const char *text = *p == ' ' ? SPACE_MARK : p;
-    size_t n = *p == ' ' ? 3 : utf8_decode(p, end, NULL);
+    size_t n = utf8_decode(p, end, NULL);
     if (n > 1) {
-        int32_t id = tokenizer_find(t, text, n);
+        int32_t id = tokenizer_find(t, p, n);
         if (id >= 0 && t->types[id] == TOKEN_NORMAL) {
             symbols[(*count)++] = id;
-            return *p == ' ' ? 1 : n;
+            return n;
         }
     }
     if (n == 0) n = 1;
     bool covered = true;
-    for (size_t i = 0; i < n; i++) covered = covered && t->byte_ids[(unsigned char)text[i]] >= 0;
+    for (size_t i = 0; i < n; i++) covered = covered && t->byte_ids[(unsigned char)p[i]] >= 0;
     if (covered) {
-        for (size_t i = 0; i < n; i++) symbols[(*count)++] = t->byte_ids[(unsigned char)text[i]];
+        for (size_t i = 0; i < n; i++) symbols[(*count)++] = t->byte_ids[(unsigned char)p[i]];
     } else if (*count == 0 || symbols[*count - 1] != t->unk) {
         symbols[(*count)++] = t->unk;
     }
-    return *p == ' ' ? 1 : n;
+    return n;
 }
 
 static status merge_chars(encoder *e, const char *p, size_t n, bool prefix) {
     int32_t few[64], *symbols = few;
-    size_t room; /* a space without a token becomes three bytes */
-    if (!size_mul(n, 3, &room) || !size_add(room, 8, &room)) return error_no_memory(e->err, "symbols", n);
+    size_t room = n + 1;
     if (room > sizeof few / sizeof *few) {
         TRY(reserve_symbols(e, room));
         symbols = e->symbols;
     }
     size_t count = 0;
-    if (prefix) (void)char_symbols(e->t, " ", NULL, symbols, &count);
+    if (prefix) symbols[count++] = e->t->ascii_ids[' '];
     for (const char *end = p + n; p < end;) p += char_symbols(e->t, p, end, symbols, &count);
     return bpe_encode(&e->t->merges, &e->scratch, symbols, count, e->out, e->err);
 }

@@ -3,8 +3,8 @@
  * Input: one byte of choices (model, rule, flags), then lines up to an empty one: a type digit and a token,
  * or
  * '+' and a merge; the rest is text. Byte-level vocabularies begin with the 256 bytes, the others with their
- * fallbacks, so that most inputs get as far as encoding. What comes out must decode to what went in, whole
- * and as a stream, and be the same twice. */
+ * fallbacks and the space, so that most inputs get as far as encoding. What comes out must decode to what
+ * went in, whole and as a stream, and be the same twice. */
 #include "base/mem.h"
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -61,6 +61,7 @@ static void begin(description *d, uint8_t choice) {
         }
         add_token(d, (token_text){d->bytes[b], strlen(d->bytes[b])}, by_score ? TOKEN_BYTE : TOKEN_NORMAL);
     }
+    if (by_score) add_token(d, (token_text){SPACE_MARK, 3}, TOKEN_NORMAL);
 }
 
 /* Returns where the text begins. */

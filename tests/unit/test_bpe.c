@@ -150,7 +150,9 @@ static void test_a_pair_has_one_merge(void **state) {
     assert_null(bpe_find(&m, 2, 1));
     assert_int_equal(bpe_find(&m, 1, 2)->id, 3);
     bpe_merges_free(&m);
-    assert_int_equal(bpe_merges_init(&m, SIZE_MAX / 64, &err), CHURON_NO_MEMORY);
+    mem_fail_at(1);
+    assert_int_equal(bpe_merges_init(&m, 4, &err), CHURON_NO_MEMORY);
+    mem_fail_at(0);
 }
 
 int main(void) {

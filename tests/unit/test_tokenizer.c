@@ -133,6 +133,9 @@ static void test_refuses_wrong_scores(void **state) {
     v.tokens[3 + 10] = (token_text){"<0xZZ>", 6};
     refused(CHURON_CORRUPT, "token 13: expected a byte like <0x0A>, got \"<0xZZ>\"");
     vocab_scored(&v);
+    v.types[3 + 256 + 6] = TOKEN_UNUSED;
+    refused(CHURON_CORRUPT, "expected one for the space \"\u2581\", got none");
+    vocab_scored(&v);
     v.types[3 + 10] = TOKEN_UNUSED;
     v.spec.unk = -1;
     refused(CHURON_CORRUPT, "expected one for byte <0x0A> or an unknown token");
