@@ -24,8 +24,15 @@ def tiny_model(folder, *options):
     return str(out)
 
 
+def is_sanitized(churon):
+    """Built with a sanitizer: its memory says nothing, and it is several times slower."""
+    data = pathlib.Path(churon).read_bytes()
+    return b"__asan_init" in data or b"__tsan_init" in data
+
+
 class Server:
     def __init__(self, churon, model, *options, env=None):
+        self.sanitized = is_sanitized(churon)
         self.err = tempfile.TemporaryFile("w+")
         command = [churon, "serve", model, "--port", "0", "--json", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.err, text=True,
@@ -43,7 +50,7 @@ class Server:
         self.err.seek(0)
         return self.err.read()
 
-    def stop(self, how=signal.SIGTERM, within=30):
+    def stop(self, how=signal.SIGTERM, within=60):
         if self.process.poll() is None:
             self.process.send_signal(how)
         code = self.process.wait(within)
@@ -66,7 +73,7 @@ class Server:
         text = self.stderr()
         assert "Sanitizer" not in text and "runtime error" not in text, text
 
-    def request(self, path, body=None, headers=None, method=None, timeout=60):
+    def request(self, path, body=None, headers=None, method=None, timeout=300):
         """(status, headers, bytes); body: an object is sent as JSON, bytes as they are."""
         data = json.dumps(body).encode() if body is not None and not isinstance(body, bytes) else body
         h = {"Content-Type": "application/json"} if data is not None else {}
@@ -108,7 +115,12 @@ class Server:
                 out[name] = float(value)
         return out
 
-    def idle(self, within=10):
+    def grew(self, before, by):
+        """Did the process grow by more than `by` bytes since the metrics `before`?"""
+        name = "process_resident_memory_bytes"
+        return not self.sanitized and self.metrics()[name] - before[name] > by
+
+    def idle(self, within=30):
         """Waits until nothing runs or waits; returns the metrics then."""
         end = time.monotonic() + within
         while True:

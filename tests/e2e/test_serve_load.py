@@ -110,7 +110,7 @@ def test_clients_that_leave(server):
     assert m["churon_kv_pages_free"] == base["churon_kv_pages_free"]
     gone = 'churon_requests_cancelled_total{reason="disconnect"}'
     assert m[gone] - base[gone] > 100
-    assert m["process_resident_memory_bytes"] - base["process_resident_memory_bytes"] < 64 << 20
+    assert not server.grew(base, 64 << 20)
     assert completion(server, **steady) == alone
 
 
@@ -141,8 +141,8 @@ def test_slow_reader_is_bounded_and_alone(server):
         while server.metrics()[slow] == base[slow]:
             assert time.monotonic() < end
             time.sleep(0.1)
-    m = server.idle()
-    assert m["process_resident_memory_bytes"] - base["process_resident_memory_bytes"] < 64 << 20
+    server.idle()
+    assert not server.grew(base, 64 << 20)
 
 
 def test_overload_is_refused_at_once(churon, tiny):
@@ -180,7 +180,7 @@ def test_limits_name_both_numbers(server):
 
 def test_sigterm_lets_answers_end(churon, tiny):
     with Server(churon, tiny) as server:
-        fields = {"prompt": "a", "max_tokens": 3000, "ignore_eos": True, "temperature": 0}
+        fields = {"prompt": "a", "max_tokens": 300 if server.sanitized else 1500, "ignore_eos": True, "temperature": 0}
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             running = [pool.submit(stream_text if i % 2 else lambda s, p, f: completion(s, **f)[0][0], server, "/v1/completions", fields)
                        for i in range(8)]
@@ -194,7 +194,7 @@ def test_sigterm_lets_answers_end(churon, tiny):
             assert server.request("/ready")[0] == 503 and server.request("/health")[0] == 200
             texts = {r.result() for r in running}
         assert len(texts) == 1 and len(texts.pop()) > 100
-        assert server.process.wait(10) == 0
+        assert server.process.wait(60) == 0
 
 
 def test_second_sigterm_stops_at_once(churon, tiny):
@@ -211,7 +211,7 @@ def test_second_sigterm_stops_at_once(churon, tiny):
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(10) == 0 and time.monotonic() - start < 5
+        assert server.process.wait(60) == 0 and time.monotonic() - start < (60 if server.sanitized else 5)
         for s in sockets:
             read_all(s)
             s.close()
