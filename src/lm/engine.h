@@ -24,7 +24,7 @@ typedef struct engine_options {
     size_t max_running;       /* sequences in one step; 0: 16 */
     size_t max_queued_tokens; /* prompt tokens waiting for a place; over it submit gives CHURON_BUSY; 0:
                                  65,536 */
-    size_t step_tokens;       /* budget of a step; 0: 512 */
+    size_t step_tokens;       /* budget of a step; 0: 128 */
     uint64_t kv_memory;       /* bytes; 0: max_running * context, at most half of free memory */
 } engine_options;
 

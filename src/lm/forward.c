@@ -18,7 +18,7 @@
 enum { PRIVATE_ROWS = 4 };
 /* Spans of up to this many rows split their attention over chunks of keys (decode), longer ones over queries.
  */
-enum { DECODE_ROWS = 4, QUERY_TILE = 32 };
+enum { DECODE_ROWS = 4, QUERY_TILE = 64 };
 
 typedef struct member_scratch {
     activations act; /* PRIVATE_ROWS rows of max_cols */
