@@ -18,23 +18,22 @@ status bpe_merges_init(bpe_merges *m, size_t n, error *err) {
     size_t slots = 16;
     while (slots / 2 < n) slots *= 2;
     size_t bytes;
-    if (!size_mul(slots, sizeof *m->slots, &bytes) || !(m->slots = mem_alloc(bytes))) {
+    if (!size_mul(slots, sizeof *m->slots, &bytes) || !(m->slots = mem_pages(bytes))) {
         return error_no_memory(err, "merges", slots);
     }
-    for (size_t i = 0; i < slots; i++) m->slots[i].pair = BPE_NO_PAIR;
     m->mask = slots - 1;
     return CHURON_OK;
 }
 
 void bpe_merges_free(bpe_merges *m) {
-    mem_free(m->slots);
+    mem_pages_free(m->slots, (m->mask + 1) * sizeof *m->slots);
     *m = (bpe_merges){0};
 }
 
 bool bpe_merges_add(bpe_merges *m, int32_t left, int32_t right, uint32_t rank, int32_t id) {
     uint64_t pair = bpe_pair(left, right);
     size_t i = bpe_hash(pair) & m->mask;
-    for (; m->slots[i].pair != BPE_NO_PAIR; i = (i + 1) & m->mask) {
+    for (; m->slots[i].pair != 0; i = (i + 1) & m->mask) {
         if (m->slots[i].pair == pair) return false;
     }
     m->slots[i] = (bpe_merge){pair, rank, id};

@@ -12,18 +12,17 @@
 #include "text/tokenizer.h"
 
 typedef struct bpe_merge {
-    uint64_t pair; /* left << 32 | right; BPE_NO_PAIR: an empty slot */
+    uint64_t pair; /* (left << 32 | right) + 1; 0: an empty slot */
     uint32_t rank;
     int32_t id; /* what the pair becomes */
 } bpe_merge;
 
-#define BPE_NO_PAIR UINT64_MAX
 #define BPE_NO_RANK UINT32_MAX
 
 /* Open addressing, at most half full. Immutable once filled. */
 typedef struct bpe_merges {
-    bpe_merge *slots;
-    size_t mask; /* slots - 1 */
+    bpe_merge *slots; /* zeroed pages, huge ones where there are any: look-ups are at random */
+    size_t mask;      /* slots - 1 */
     size_t count;
 } bpe_merges;
 
@@ -33,11 +32,12 @@ void bpe_merges_free(bpe_merges *m);
 bool bpe_merges_add(bpe_merges *m, int32_t left, int32_t right, uint32_t rank, int32_t id);
 
 static inline uint64_t bpe_pair(int32_t left, int32_t right) {
-    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
 }
 
 static inline size_t bpe_hash(uint64_t pair) {
-    return (size_t)((pair * 0x9e3779b97f4a7c15u) >> 29);
+    uint64_t h = pair * 0x9e3779b97f4a7c15u;
+    return (size_t)(h ^ h >> 32);
 }
 
 /* NULL if the two do not merge. */
@@ -45,7 +45,7 @@ static inline const bpe_merge *bpe_find(const bpe_merges *m, int32_t left, int32
     uint64_t pair = bpe_pair(left, right);
     for (size_t i = bpe_hash(pair) & m->mask;; i = (i + 1) & m->mask) {
         if (m->slots[i].pair == pair) return &m->slots[i];
-        if (m->slots[i].pair == BPE_NO_PAIR) return NULL;
+        if (m->slots[i].pair == 0) return NULL;
     }
 }
 

@@ -25,19 +25,23 @@ int mapped_to_byte(uint32_t cp) {
 
 /* ---- vocabulary ------------------------------------------------------------------------------------- */
 
-static vocab_slot *vocab_find(const tokenizer *t, const char *text, size_t len) {
-    uint32_t hash = (uint32_t)text_hash(text, len);
-    for (size_t i = hash & t->slots_mask;; i = (i + 1) & t->slots_mask) {
+static vocab_slot *slot_of(const tokenizer *t, const char *text, size_t len, uint64_t full_hash) {
+    uint32_t hash = (uint32_t)full_hash;
+    for (size_t i = full_hash & t->slots_mask;; i = (i + 1) & t->slots_mask) {
         vocab_slot *s = &t->slots[i];
-        if (s->id < 0) return s;
+        if (s->id_plus_one == 0) return s;
         if (s->hash != hash) continue;
-        token_text known = token_text_at(t->text, t->text_at, s->id);
+        token_text known = token_text_at(t->text, t->text_at, s->id_plus_one - 1);
         if (known.len == len && memcmp(known.data, text, len) == 0) return s;
     }
 }
 
+int32_t vocab_find(const tokenizer *t, const char *text, size_t len, uint64_t hash) {
+    return slot_of(t, text, len, hash)->id_plus_one - 1;
+}
+
 int32_t tokenizer_find(const tokenizer *t, const char *text, size_t len) {
-    return len ? vocab_find(t, text, len)->id : -1;
+    return len ? vocab_find(t, text, len, text_hash(text, len)) : -1;
 }
 
 /* Shows a token in an error line: cut, and safe to print with %.*s. */
@@ -100,24 +104,33 @@ static status copy_texts(tokenizer *t, const tokenizer_spec *spec, error *err) {
     return CHURON_OK;
 }
 
+enum { AHEAD = 16 }; /* how many tokens ahead memory is asked for */
+
 /* Empty tokens (padding in some files) are tolerated: no text can ever give one. */
 static status index_texts(tokenizer *t, error *err) {
     size_t slots = 16;
     while (slots / 2 < t->n_tokens) slots *= 2;
-    t->slots = mem_alloc(slots * sizeof *t->slots);
+    t->slots = mem_calloc(slots, sizeof *t->slots);
     if (!t->slots) return error_no_memory(err, "vocabulary", slots * sizeof *t->slots);
-    for (size_t i = 0; i < slots; i++) t->slots[i] = (vocab_slot){0, -1};
     t->slots_mask = slots - 1;
-    for (size_t i = 0; i < t->n_tokens; i++) {
-        token_text text = token_text_at(t->text, t->text_at, (int32_t)i);
-        if (!text.len) continue;
-        vocab_slot *s = vocab_find(t, text.data, text.len);
-        if (s->id >= 0) {
-            return error_set(err, CHURON_CORRUPT,
-                             "tokenizer: token %zu: expected a new text, got \"%.*s\" again (token %d)", i,
-                             SHOWN(text), (int)s->id);
+    uint64_t hashes[AHEAD];
+    for (size_t i = 0; i < t->n_tokens + AHEAD; i++) {
+        size_t old = i - AHEAD;
+        if (i >= AHEAD) {
+            token_text text = token_text_at(t->text, t->text_at, (int32_t)old);
+            vocab_slot *s = text.len ? slot_of(t, text.data, text.len, hashes[old % AHEAD]) : NULL;
+            if (s && s->id_plus_one) {
+                return error_set(err, CHURON_CORRUPT,
+                                 "tokenizer: token %zu: expected a new text, got \"%.*s\" again (token %d)",
+                                 old, SHOWN(text), (int)s->id_plus_one - 1);
+            }
+            if (s) *s = (vocab_slot){(uint32_t)hashes[old % AHEAD], (int32_t)old + 1};
         }
-        *s = (vocab_slot){(uint32_t)text_hash(text.data, text.len), (int32_t)i};
+        if (i < t->n_tokens) {
+            token_text text = token_text_at(t->text, t->text_at, (int32_t)i);
+            hashes[i % AHEAD] = text_hash(text.data, text.len);
+            vocab_prefetch(t, hashes[i % AHEAD]);
+        }
     }
     return CHURON_OK;
 }

@@ -29,8 +29,10 @@ static status find_byte_symbols(tokenizer *t, error *err) {
     return CHURON_OK;
 }
 
+/* A merge on its way into the table: what must be looked up, and its hashes. */
 typedef struct merge_parts {
     token_text left, right;
+    uint64_t left_hash, right_hash;
 } merge_parts;
 
 /* "left right": the border is the first space behind the first byte, as a part may itself begin with one. */
@@ -43,6 +45,41 @@ static bool cut_merge(token_text merge, merge_parts *out) {
     return true;
 }
 
+/* The look-ups of a merge are asked for some merges before they are needed: they are at random, and waiting
+ * for each in turn takes most of the time of making a tokenizer. */
+static status prepare_merge(const tokenizer *t, size_t i, token_text merge, merge_parts *out, error *err) {
+    if (!cut_merge(merge, out)) {
+        return error_set(err, CHURON_CORRUPT,
+                         "tokenizer: merge %zu: expected two tokens and a space, got \"%.*s\"", i,
+                         SHOWN(merge));
+    }
+    out->left_hash = text_hash(out->left.data, out->left.len);
+    out->right_hash = text_hash(out->right.data, out->right.len);
+    vocab_prefetch(t, out->left_hash);
+    vocab_prefetch(t, out->right_hash);
+    return CHURON_OK;
+}
+
+static bool is_joined(const tokenizer *t, int32_t id, const merge_parts *m) {
+    if (id < 0 || (size_t)id >= t->n_tokens) return false;
+    token_text text = token_text_at(t->text, t->text_at, id);
+    return text.len == m->left.len + m->right.len && memcmp(text.data, m->left.data, m->left.len) == 0 &&
+           memcmp(text.data + m->left.len, m->right.data, m->right.len) == 0;
+}
+
+/* The token that the two parts make. Tokens are mostly numbered in the order of their merges. */
+static status find_joined(const tokenizer *t, const merge_parts *m, int32_t last, str *joined, int32_t *id,
+                          error *err) {
+    *id = is_joined(t, last + 1, m) ? last + 1 : last;
+    if (*id > last || is_joined(t, last, m)) return CHURON_OK;
+    str_clear(joined);
+    str_add(joined, m->left.data, m->left.len);
+    str_add(joined, m->right.data, m->right.len);
+    TRY(str_check(joined, err));
+    *id = tokenizer_find(t, joined->data, joined->len);
+    return CHURON_OK;
+}
+
 /* Control tokens come from prompts, never out of plain text. */
 static bool may_be_merged(const tokenizer *t, int32_t id) {
     return t->types[id] != TOKEN_CONTROL && t->types[id] != TOKEN_UNKNOWN && t->types[id] != TOKEN_BYTE;
@@ -50,24 +87,17 @@ static bool may_be_merged(const tokenizer *t, int32_t id) {
 
 /* A merge that names a text without a token would silently change what later merges see, so it is refused, as
  * is a pair listed twice: readers disagree on which of the two ranks counts. */
-static status add_merge(tokenizer *t, size_t i, token_text merge, str *joined, error *err) {
-    merge_parts parts;
-    if (!cut_merge(merge, &parts)) {
-        return error_set(err, CHURON_CORRUPT,
-                         "tokenizer: merge %zu: expected two tokens and a space, got \"%.*s\"", i,
-                         SHOWN(merge));
-    }
-    str_clear(joined);
-    str_add(joined, parts.left.data, parts.left.len);
-    str_add(joined, parts.right.data, parts.right.len);
-    TRY(str_check(joined, err));
-    int32_t left = tokenizer_find(t, parts.left.data, parts.left.len);
-    int32_t right = tokenizer_find(t, parts.right.data, parts.right.len);
-    int32_t id = tokenizer_find(t, joined->data, joined->len);
+static status add_merge(tokenizer *t, size_t i, token_text merge, const merge_parts *parts, int32_t id,
+                        error *err) {
+    int32_t left = vocab_find(t, parts->left.data, parts->left.len, parts->left_hash);
+    int32_t right = vocab_find(t, parts->right.data, parts->right.len, parts->right_hash);
     if (left < 0 || right < 0 || id < 0) {
-        token_text missing = left < 0    ? parts.left
-                             : right < 0 ? parts.right
-                                         : (token_text){joined->data, joined->len};
+        token_text missing = left < 0 ? parts->left : parts->right;
+        if (left >= 0 && right >= 0) {
+            return error_set(err, CHURON_CORRUPT,
+                             "tokenizer: merge %zu \"%.*s\": expected a token of the two together, got none",
+                             i, SHOWN(merge));
+        }
         return error_set(err, CHURON_CORRUPT,
                          "tokenizer: merge %zu \"%.*s\": expected a token \"%.*s\", got none", i,
                          SHOWN(merge), SHOWN(missing));
@@ -84,6 +114,21 @@ static status add_merge(tokenizer *t, size_t i, token_text merge, str *joined, e
     return CHURON_OK;
 }
 
+static status add_merges(tokenizer *t, const tokenizer_spec *spec, str *joined, error *err) {
+    enum { AHEAD = 16 };
+    merge_parts parts[AHEAD];
+    int32_t last = -1;
+    for (size_t i = 0; i < spec->n_merges + AHEAD; i++) {
+        if (i >= AHEAD) {
+            const merge_parts *p = &parts[i % AHEAD];
+            TRY(find_joined(t, p, last, joined, &last, err));
+            TRY(add_merge(t, i - AHEAD, spec->merges[i - AHEAD], p, last, err));
+        }
+        if (i < spec->n_merges) TRY(prepare_merge(t, i, spec->merges[i], &parts[i % AHEAD], err));
+    }
+    return CHURON_OK;
+}
+
 status build_byte_level(tokenizer *t, const tokenizer_spec *spec, error *err) {
     TRY(find_byte_symbols(t, err));
     if (spec->n_merges == 0 || spec->n_merges >= BPE_NO_RANK) {
@@ -92,10 +137,7 @@ status build_byte_level(tokenizer *t, const tokenizer_spec *spec, error *err) {
     }
     TRY(bpe_merges_init(&t->merges, spec->n_merges, err));
     str joined = {0};
-    status st = CHURON_OK;
-    for (size_t i = 0; i < spec->n_merges && st == CHURON_OK; i++) {
-        st = add_merge(t, i, spec->merges[i], &joined, err);
-    }
+    status st = add_merges(t, spec, &joined, err);
     str_free(&joined);
     return st;
 }

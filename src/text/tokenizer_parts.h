@@ -12,7 +12,7 @@ enum { TOKEN_FLAG_EOG = 1, TOKEN_FLAG_UTF8 = 2 }; /* UTF8: its bytes are whole c
 
 typedef struct vocab_slot {
     uint32_t hash;
-    int32_t id; /* -1: empty */
+    int32_t id_plus_one; /* 0: empty */
 } vocab_slot;
 
 struct tokenizer {
@@ -51,6 +51,17 @@ static inline uint64_t text_hash(const char *p, size_t n) {
 
 static inline token_text token_text_at(const char *all, const uint32_t *at, int32_t id) {
     return (token_text){all + at[id], at[id + 1] - at[id]};
+}
+
+/* tokenizer_find with the hash, text_hash(text, len), known; and the memory of it on its way. len > 0. */
+int32_t vocab_find(const tokenizer *t, const char *text, size_t len, uint64_t hash);
+static inline void vocab_prefetch(const tokenizer *t, uint64_t hash) {
+#if defined(__GNUC__)
+    __builtin_prefetch(&t->slots[hash & t->slots_mask]);
+#else
+    (void)t;
+    (void)hash;
+#endif
 }
 
 /* A byte as the byte-level alphabet writes it: printable Latin-1 as itself, the rest from U+0100 on. */

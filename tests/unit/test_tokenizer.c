@@ -105,7 +105,7 @@ static void test_refuses_wrong_merges(void **state) {
         {"", "merge 7: expected two tokens and a space"},
         {"he llx", "merge 7 \"he llx\": expected a token \"llx\", got none"},
         {"hex ll", "expected a token \"hex\", got none"},
-        {"o o", "expected a token \"oo\", got none"},
+        {"o o", "merge 7 \"o o\": expected a token of the two together, got none"},
         {"he ll", "merge 7: expected a new pair, got \"he ll\" again"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
