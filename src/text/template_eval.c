@@ -186,6 +186,7 @@ static status eval_comparison(tpl_rt *rt, const tpl_node *n, tpl_frame *f, tvalu
     TRY(tpl_eval(rt, n->a, f, &left));
     bool yes = true;
     for (const tpl_node *operand = n->b; operand && yes; operand = operand->next) {
+        TRY(tpl_steps(rt, 1));
         TRY(tpl_eval(rt, operand->a, f, &right));
         rt->line = operand->line;
         TRY(tpl_compare(rt, operand->sub, left, right, &yes));
@@ -200,6 +201,7 @@ static status eval_concat(tpl_rt *rt, const tpl_node *n, tpl_frame *f, tvalue *o
     tvalue few[8], *parts = few;
     if (n->n > 8 && !(parts = tpl_alloc(rt->arena, n->n * sizeof *parts))) return tpl_memory(rt);
     size_t i = 0, rest = 0;
+    TRY(tpl_steps(rt, n->n));
     for (const tpl_node *part = n->a; part; part = part->next, i++) {
         TRY(tpl_eval(rt, part, f, &parts[i]));
     }

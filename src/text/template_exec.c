@@ -151,6 +151,7 @@ status tpl_assign(tpl_rt *rt, const tpl_node *target, tpl_frame *f, tvalue v) {
         return CHURON_OK;
     }
     if (target->op == TPL_N_NSREF) return assign_attr(rt, target, f, v);
+    TRY(tpl_steps(rt, target->n));
     tvalue *items = tpl_alloc(rt->arena, (target->n ? target->n : 1) * sizeof *items);
     if (!items) return tpl_memory(rt);
     TRY(tpl_unpack(rt, v, target->n, items));
@@ -256,6 +257,7 @@ static status exec_if(tpl_rt *rt, const tpl_node *n, tpl_frame *f, flow *to) {
     TRY(tpl_is_true(rt, test, &yes));
     if (yes) return exec_body(rt, n->b, f, to);
     for (const tpl_node *elif = n->c; elif; elif = elif->next) {
+        TRY(tpl_steps(rt, 1));
         TRY(tpl_eval(rt, elif->a, f, &test));
         TRY(tpl_is_true(rt, test, &yes));
         if (yes) return exec_body(rt, elif->b, f, to);
@@ -299,6 +301,7 @@ static status exec_with(tpl_rt *rt, const tpl_node *n, tpl_frame *f, flow *to) {
     const tpl_node *value = n->b;
     for (const tpl_node *target = n->a; target; target = target->next, value = value->next) {
         tvalue v;
+        TRY(tpl_steps(rt, 1));
         TRY(tpl_eval(rt, value, f, &v));
         TRY(tpl_assign(rt, target, f, v));
     }
@@ -427,6 +430,7 @@ static status macro_arguments(tpl_rt *rt, const tpl_node *def, const tpl_args *a
     const tpl_func *fn = def->block.func;
     bool *used = tpl_alloc(rt->arena, args->n_kw + 1);
     if (!used) return tpl_memory(rt);
+    TRY(tpl_steps(rt, def->n + args->n_kw * (def->n / 16)));
     size_t i = 0;
     for (const tpl_node *arg = def->b; arg; arg = arg->next, i++) {
         tvalue *slot = &f->slots[arg->ref.slot];

@@ -533,7 +533,7 @@ const tpl_filter tpl_text_filters[] = {
     {"abs", absolute},
     {"round", round_number},
     {"filesizeformat", filesizeformat},
-    {"wordwrap", NULL},
+    {"wordwrap", tpl_filter_wordwrap},
     {"urlize", NULL},
     {"pprint", NULL},
     {"random", NULL},

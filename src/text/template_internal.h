@@ -193,7 +193,7 @@ tpl_list *tpl_list_new(tarena *a, size_t cap);
 tpl_dict *tpl_dict_new(tarena *a);
 tpl_dict *tpl_dict_copy(tarena *a, const tpl_dict *d);
 uint32_t tpl_hash_bytes(const char *p, size_t n);
-bool tpl_hash(tvalue v, uint32_t *hash); /* false: not hashable */
+bool tpl_hash(tvalue v, uint32_t *hash); /* false: not hashable, or too much */
 /* The value of a key, or NULL. The key must be hashable. */
 const tvalue *tpl_dict_find(const tpl_dict *d, tvalue key, uint32_t hash);
 const tvalue *tpl_dict_get(const tpl_dict *d, const char *key, size_t n);
@@ -592,6 +592,9 @@ size_t tpl_float_digits(double v, char digits[20], int *exp10);
 
 /* template_json.c */
 MUST_USE status tpl_filter_tojson(tpl_rt *rt, tvalue v, const tpl_args *args, tvalue *out);
+
+/* template_wrap.c */
+MUST_USE status tpl_filter_wordwrap(tpl_rt *rt, tvalue in, const tpl_args *args, tvalue *out);
 
 /* template_format.c: `%`, and str.format. */
 MUST_USE status tpl_printf(tpl_rt *rt, tvalue format, tvalue args, tvalue *out);

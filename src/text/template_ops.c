@@ -360,6 +360,8 @@ status tpl_equal(tpl_rt *rt, tvalue a, tvalue b, bool *out) {
     case TPL_LIST:
     case TPL_TUPLE:
     case TPL_DICT:
+        *out = a.list == b.list;
+        if (*out) return CHURON_OK;
         TRY(tpl_enter(rt));
         TRY(a.kind == TPL_DICT ? equal_dicts(rt, a.dict, b.dict, out) : equal_items(rt, a.list, b.list, out));
         rt->depth--;

@@ -189,7 +189,10 @@ static uint32_t hash_number(tvalue v) {
     return (uint32_t)mix(bits);
 }
 
-bool tpl_hash(tvalue v, uint32_t *hash) {
+enum { HASHED_VALUES = 10000 }; /* of a tuple: one that contains another twice, again and again, has no end */
+
+static bool hash_nested(tvalue v, int depth, int *budget, uint32_t *hash) {
+    if (--*budget < 0) return false;
     switch ((tpl_kind)v.kind) {
     case TPL_STRING: *hash = tpl_hash_bytes(v.s, v.len); return true;
     case TPL_BOOL:
@@ -202,7 +205,7 @@ bool tpl_hash(tvalue v, uint32_t *hash) {
         uint64_t h = 77;
         for (size_t i = 0; i < v.list->n; i++) {
             uint32_t one;
-            if (!tpl_hash(v.list->v[i], &one)) return false;
+            if (depth >= TPL_MAX_NESTING || !hash_nested(v.list->v[i], depth + 1, budget, &one)) return false;
             h = mix(h ^ one);
         }
         *hash = (uint32_t)h;
@@ -210,6 +213,11 @@ bool tpl_hash(tvalue v, uint32_t *hash) {
     }
     default: *hash = v.kind; return true;
     }
+}
+
+bool tpl_hash(tvalue v, uint32_t *hash) {
+    int budget = HASHED_VALUES;
+    return hash_nested(v, 0, &budget, hash);
 }
 
 /* Equality of hashable values: as Python's ==, which for objects is identity. */

@@ -196,6 +196,7 @@ EDGES = r"""
 {{ 'abc'|attr('upper') is callable }} {{ {'a': 1}|attr('a') is defined }} {{ 'a,b'|replace(',', ';') }} {{ 'aaa'|replace('a', 'b', 2) }} {{ 5|replace(5, 6) }} {{ 'a'|center(4) }}|
 {{ 'foo bar baz qux'|truncate(9) }} {{ 'foo bar baz qux'|truncate(9, true) }} {{ 'foo bar baz qux'|truncate(11) }} {{ 'foo bar baz qux'|truncate(11, false, '...', 0) }} {{ 'a\nb\n\nc'|indent }}|{{ 'a\nb'|indent(2, true) }}|{{ 'a\n\nb'|indent('>', blank=true) }}
 {{ 'one two_three 4!'|wordcount }} {{ 'a b/ü?'|urlencode }} {{ {'a': 'b c', 'd': 1}|urlencode }} {{ {'class': 'x<y', 'id': none, 'n': 3}|xmlattr }} {{ '<b>x</b>  y'|striptags }} {{ 1000|filesizeformat }} {{ 123456789|filesizeformat(true) }} {{ 1|filesizeformat }}
+{{ 'The quick-brown fox -- jumps--over it\n\n  extraordinarily well'|wordwrap(9) }}|{{ 'aaaaaaaaaa bb'|wordwrap(4, false) }}|{{ 'well-known-fact a'|wordwrap(6, wrapstring='/', break_on_hyphens=false) }}|{{ 'a'|wordwrap(0) }}
 {{ [{'c': 'x', 'v': 1}, {'c': 'y', 'v': 2}, {'c': 'X', 'v': 3}]|groupby('c') }} {% for g in [{'c': 1}, {'c': 1}]|groupby('c') %}{{ g.grouper }}{{ g.list }}{% endfor %} {% for a, b in [{'c': 1}, {}]|groupby('c', default=0) %}{{ a }}{{ b }}{% endfor %}
 {{ [1, 2] + [3] }} {{ (1,) + (2,) }} {{ [1] * 2 }} {{ 2 * 'ab' }} {{ [1] + (2,) }}
 {{ 'a' + 1 }}
@@ -244,7 +245,7 @@ REFUSED = r"""
 {{ lipsum() }}
 {{ [1, 2, 3]['a':] }}
 {{ 2 ** 64 }}
-{{ 'ab'|wordwrap(1) }}
+{{ 'ab'|pprint }}
 {{ [1]|random }}
 {{ 'x'.encode() }}
 {{ é }}

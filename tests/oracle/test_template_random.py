@@ -353,6 +353,18 @@ def test_every_character_is_shown_alike():
     assert not wrong, wrong[0][:2000]
 
 
+def test_word_wrap():
+    r = random.Random(SEED + 4)
+    parts = ["a", "b", "ab", "é", "1", "-", "--", "---", " ", "  ", "\n", ".", '"', "\t", "word", "-x", "안", "\u00a0", "_", "\r\n", "!?"]
+    cases = []
+    for _ in range(CASES // 2):
+        arguments = f"{r.randint(1, 9)}, {r.choice(['true', 'false'])}, {r.choice(['none', repr('|')])}, {r.choice(['true', 'false'])}"
+        text = "".join(r.choice(parts) for _ in range(r.randint(0, 14)))
+        cases.append({"template": "{{ x|wordwrap(" + arguments + ") }}", "context": {"x": text}})
+    wrong, _ = compare(cases)
+    assert not wrong, f"{len(wrong)} differ:\n" + "\n".join(wrong[:10])
+
+
 def test_floats():
     r = random.Random(SEED + 3)
     values = [0.1, 1e22, 1e-5, 5e-324, 2**-44, 1e16, 123456.789e3, 2.5, 1e15 + 0.3, 9007199254740993.0, 1.7976931348623157e308]

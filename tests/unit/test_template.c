@@ -133,6 +133,12 @@ static void work_is_bounded(void **state) {
     assert_fails(
         "{% set n = namespace(x=[0]) %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", NULL,
         CHURON_LIMIT, "more than");
+    assert_fails("{% set n = namespace(x=()) %}{% for i in range(99) %}{% set n.x = (n.x, n.x) %}{% endfor "
+                 "%}{{ {n.x: 1} }}",
+                 NULL, CHURON_INVALID, "unhashable");
+    assert_fails("{% set n = namespace(x=(), y=()) %}{% for i in range(99) %}{% set n.x = (n.x, n.x) %}"
+                 "{% set n.y = (n.y, n.y) %}{% endfor %}{{ n.x == n.x }}{{ n.x == n.y }}",
+                 NULL, CHURON_LIMIT, "steps");
     assert_fails("{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}", NULL, CHURON_LIMIT,
                  "output of more than 67108864 bytes");
     assert_fails("{% for i in range(1000) %}x{% endfor %}", &few, CHURON_LIMIT, "more than 1000 steps");
