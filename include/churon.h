@@ -101,8 +101,9 @@ CHURON_API CHURON_MUST_USE churon_status churon_model_describe(const churon_mode
 /* ---- text ------------------------------------------------------------------------------------------- */
 
 /* Text to token ids. Writes at most `capacity` ids and sets *n to the number that the text has; when that is
- * more than `capacity` the status is CHURON_LIMIT. `special`: add bos/eos as the model's file asks, and read
- * special tokens such as <|im_start|> in the text as one token (otherwise they are plain text). */
+ * more than `capacity` the status is CHURON_LIMIT. `special`: add bos/eos as the model's file asks (no second
+ * bos where the text begins with one), and read special tokens such as <|im_start|> in the text as one token
+ * (otherwise they are plain text). */
 CHURON_API CHURON_MUST_USE churon_status churon_tokenize(const churon_model *model, const char *text,
                                                          size_t text_len, bool special, int32_t *ids,
                                                          size_t capacity, size_t *n, churon_error *err);

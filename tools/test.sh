@@ -37,7 +37,7 @@ suite() { # PRESET CTEST-ARGUMENT...
         --output-junit "$results/ctest-$preset.xml" "$@" || true
 }
 
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
+export ASAN_OPTIONS=${ASAN_OPTIONS:-strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
 

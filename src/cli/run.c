@@ -29,20 +29,12 @@ typedef struct run_options {
 
 status run_chat_tokens(lm_bundle *b, const chat_message *messages, size_t n, token_list *out, error *err) {
     str text = {0};
-    size_t before = out->len;
-    const tokenizer *t = lm_bundle_tokenizer(b);
     status st = lm_bundle_chat_prompt(b, messages, n, true, &text, err);
     if (st == CHURON_OK) {
         tokenize_options o = {.add_special = true, .parse_special = true};
-        st = tokenizer_encode(t, str_cstr(&text), text.len, o, out, err);
+        st = tokenizer_encode(lm_bundle_tokenizer(b), str_cstr(&text), text.len, o, out, err);
     }
     str_free(&text);
-    int32_t bos = tokenizer_bos(t);
-    int32_t *first = out->ids + before;
-    if (st == CHURON_OK && bos >= 0 && out->len - before >= 2 && first[0] == bos && first[1] == bos) {
-        memmove(first, first + 1, (out->len - before - 1) * sizeof *first);
-        out->len--;
-    }
     return st;
 }
 

@@ -75,12 +75,13 @@ MUST_USE status token_list_add(token_list *l, int32_t id, error *err);
 MUST_USE status token_list_append(token_list *l, const int32_t *ids, size_t n, error *err);
 
 typedef struct tokenize_options {
-    bool add_special;   /* bos/eos as the file asks */
+    bool add_special;   /* bos/eos as the file asks; no second bos where the text begins with one */
     bool parse_special; /* special tokens in the text are read as such; else they are plain text */
 } tokenize_options;
 
-/* Appends the ids of the text to *out. Any bytes are allowed: what is not UTF-8 is encoded byte by byte, as
- * `bytes_to_ids(ids_to_bytes(x)) == x`. Time is linear in len. On an error *out is as it was. */
+/* Appends the ids of the text to *out. Any bytes are allowed: what is not UTF-8 is encoded byte by byte. A byte
+ * that the vocabulary has no token for (some lack control characters and bytes that UTF-8 never uses) gives
+ * none, as in the reference libraries. Time is linear in len. On an error *out is as it was. */
 MUST_USE status tokenizer_encode(const tokenizer *t, const char *text, size_t len, tokenize_options options,
                                  token_list *out, error *err);
 

@@ -259,14 +259,20 @@ static status encode_text(encoder *e, const char *p, size_t n) {
 static status encode_all(encoder *e, const char *text, size_t len, tokenize_options options) {
     const tokenizer *t = e->t;
     TRY(cache_init(e, len));
-    if (options.add_special && t->add_bos) TRY(token_list_add(e->out, t->bos, e->err));
+    bool wants_bos = options.add_special && t->add_bos;
     const char *p = text, *end = text + len;
     special_match m;
     while (p < end && special_set_find(&t->special, p, end, options.parse_special, &m)) {
+        /* Chat templates often write bos themselves: twice would be a prompt that no model was trained with.
+         */
+        const bool begins_with_bos = m.begin == text && m.id == t->bos;
+        if (wants_bos && !begins_with_bos) TRY(token_list_add(e->out, t->bos, e->err));
+        wants_bos = false;
         TRY(encode_text(e, p, (size_t)(m.begin - p)));
         TRY(token_list_add(e->out, m.id, e->err));
         p = m.end;
     }
+    if (wants_bos) TRY(token_list_add(e->out, t->bos, e->err));
     TRY(encode_text(e, p, (size_t)(end - p)));
     if (options.add_special && t->add_eos) TRY(token_list_add(e->out, t->eos, e->err));
     return CHURON_OK;

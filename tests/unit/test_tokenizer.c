@@ -239,6 +239,9 @@ static void test_special_tokens(void **state) {
     check_pieces(t, "[x][x]", parse, "[x][|x|]");
     check_pieces(t, "a", both, "<s>|a|<s>>");
     check_pieces(t, "", both, "<s>|<s>>");
+    check_pieces(t, "<s>a", both, "<s>|a|<s>>"); /* never twice at the beginning */
+    check_pieces(t, "<s><s>a", both, "<s>|<s>|a|<s>>");
+    check_pieces(t, "a<s>", both, "<s>|a|<s>|<s>>");
     tokenizer_free(t);
 }
 
