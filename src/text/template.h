@@ -1,8 +1,14 @@
 /* template.h: chat templates, the Jinja subset that model files contain, rendered as transformers does it:
  * Jinja2 with trim_blocks, lstrip_blocks, loop controls, `raise_exception`, `strftime_now` and its `tojson`.
  *
- * A template is parsed once and immutable; any thread may render it. Rendering is bounded in steps, depth and
- * output (CHURON_LIMIT). A failure names the line and the cause; there is never a partly rendered prompt. */
+ * A template is parsed once and immutable; any thread may render it. Rendering is bounded in steps, depth,
+ * output and memory (CHURON_LIMIT). A failure names the line and the cause; there is never a partly rendered
+ * prompt.
+ *
+ * What Jinja2 knows and this does not is refused with CHURON_UNSUPPORTED: the tags block, extends, include,
+ * import, from and autoescape; the filters random, pprint and urlize; lipsum(); names that are not ASCII;
+ * integers of more than 64 bits, infinities and complex numbers; printing what Python shows with an address.
+ * The sandbox's rules hold: methods that would change a list or a dict are undefined values. */
 #ifndef TEXT_TEMPLATE_H
 #define TEXT_TEMPLATE_H
 
