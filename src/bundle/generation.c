@@ -43,6 +43,11 @@ status generation_check(const lm_bundle *b, const generation_request *r, error *
             return error_set(err, CHURON_INVALID, "stop[%zu]: expected 1..%d bytes, got %zu", i,
                              MAX_STOP_BYTES, r->stop_len[i]);
         }
+        const size_t valid = utf8_validate(r->stop[i], r->stop_len[i]);
+        if (valid != r->stop_len[i]) { /* text is valid UTF-8: such a string could never be found in it */
+            return error_set(err, CHURON_INVALID, "stop[%zu]: expected UTF-8, got byte 0x%02x at offset %zu",
+                             i, (unsigned char)r->stop[i][valid], valid);
+        }
     }
     for (size_t i = 0; i < r->n_stop_ids; i++) {
         if (r->stop_ids[i] < 0 || (size_t)r->stop_ids[i] >= n_vocab) {

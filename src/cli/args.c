@@ -177,6 +177,10 @@ static bool set_bytes(const arg_option *o, const char *text, char expected[ARG_E
         if (v > UINT64_MAX >> shift) return false;
         v <<= shift;
     }
+    if (v < o->umin) {
+        snprintf(expected, ARG_EXPECTED, "at least %llu bytes", (unsigned long long)o->umin);
+        return false;
+    }
     *(uint64_t *)o->target = v;
     return true;
 }

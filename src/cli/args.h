@@ -18,7 +18,7 @@ enum { EXIT_YES = 0, EXIT_NO = 1, EXIT_USAGE = 2 };
 typedef enum arg_kind {
     ARG_FLAG,   /* bool *: no value, sets true */
     ARG_UINT,   /* uint64_t *: decimal, from umin to umax (umax 0: no limit) */
-    ARG_BYTES,  /* uint64_t *: decimal with an optional K, M, G or T (powers of 1024) */
+    ARG_BYTES,  /* uint64_t *: decimal with an optional K, M, G or T (powers of 1024), at least umin */
     ARG_DOUBLE, /* double *: finite, from min to max (both 0: any); NaN and infinities are refused */
     ARG_STRING, /* const char **: the last one counts */
     ARG_LIST    /* arg_list *: may be given again, kept in order */

@@ -192,25 +192,22 @@ static status time_sampling(run *u, double decode_per_s, error *err) {
 }
 
 /* Bytes of text a second, of one thread. */
-static status time_text(run *u, error *err) {
+static status time_text(run *u, const str *text, error *err) {
     result_row *row = &u->all->rows[u->all->n];
     size_t reps = (size_t)u->r->reps;
-    str text = {0};
     double *rates = mem_calloc(reps, sizeof *rates), seconds;
     if (!rates) return error_no_memory(err, "figures", reps * sizeof *rates);
-    status st;
-    TRY_GOTO(file_read(&text, u->r->text, TEXT_MAX_BYTES, err));
+    status st = CHURON_OK;
     for (size_t i = 0; i < reps; i++) {
         progress_update(u->p, "bench", (double)i, (double)reps, "tokenizing");
-        TRY_GOTO(bench_tokenizer_once(lm_bundle_tokenizer(u->b), &text, &seconds, NULL, err));
-        rates[i] = seconds > 0 ? (double)text.len / seconds : 0;
+        TRY_GOTO(bench_tokenizer_once(lm_bundle_tokenizer(u->b), text, &seconds, NULL, err));
+        rates[i] = seconds > 0 ? (double)text->len / seconds : 0;
     }
     snprintf(row->test, sizeof row->test, "tokenize");
     row->sd = stats_sd(rates, reps);
     row->per_s = stats_median(rates, reps);
     u->all->n++;
 cleanup:
-    str_free(&text);
     mem_free(rates);
     return st;
 }
@@ -267,7 +264,7 @@ static status measure_bounds(bench_bounds *out, const kernels *k, size_t threads
 
 static int bench_model(const bench_request *r) {
     error err;
-    str path = {0};
+    str path = {0}, text = {0};
     lm_bundle *b = NULL;
     results *all = mem_calloc(1, sizeof *all);
     case_list *cases = mem_calloc(1, sizeof *cases);
@@ -282,6 +279,7 @@ static int bench_model(const bench_request *r) {
     }
     TRY_GOTO(make_cases(r, cases, &err));
     wrong_usage = false;
+    if (r->text) TRY_GOTO(file_read(&text, r->text, TEXT_MAX_BYTES, &err));
     TRY_GOTO(store_resolve(r->model, &path, &err));
     lm_bundle_options bo = {.threads = (size_t)r->common.threads,
                             .engine = {.context = cases->max_tokens, .max_running = cases->max_parallel}};
@@ -297,8 +295,9 @@ static int bench_model(const bench_request *r) {
         if (c->gen && c->parallel == 1 && c->depth == 0) decode_per_s = all->rows[all->n - 1].per_s;
     }
     if (decode_per_s > 0) TRY_GOTO(time_sampling(&u, decode_per_s, &err));
-    if (r->text) TRY_GOTO(time_text(&u, &err));
+    if (r->text) TRY_GOTO(time_text(&u, &text, &err));
 cleanup:
+    str_free(&text);
     progress_end(&p);
     if (st == CHURON_OK) {
         code = print_results(all, b, digest, r);

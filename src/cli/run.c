@@ -241,6 +241,9 @@ static int check_usage(const arg_command *c, const run_options *o) {
     if (o->ids && o->system) return args_wrong(c, "--ids", "no --system beside it", "both");
     if (o->raw && o->system)
         return args_wrong(c, "--raw", "no --system beside it (a raw prompt has no roles)", "both");
+    if (o->logprobs_given && !o->common.json) {
+        return args_wrong(c, "--logprobs", "--json beside it (they are not shown otherwise)", "none");
+    }
     for (size_t i = 0; i < o->stop.n; i++) {
         if (!o->stop.items[i][0]) return args_wrong(c, "--stop", "text", "nothing");
     }

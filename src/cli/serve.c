@@ -146,6 +146,7 @@ int cmd_serve(int argc, char **argv) {
          .kind = ARG_BYTES,
          .target = &f.kv_memory,
          .value = "BYTES",
+         .umin = 1,
          .help = "memory for the KV cache (default: max-running contexts, at most half of what is free)"},
         {.name = "max-running",
          .kind = ARG_UINT,
@@ -165,6 +166,7 @@ int cmd_serve(int argc, char **argv) {
          .kind = ARG_BYTES,
          .target = &f.max_body,
          .value = "BYTES",
+         .umin = 1,
          .help = "largest request body (default 4M)"},
         {.name = "max-connections",
          .kind = ARG_UINT,
@@ -202,6 +204,7 @@ int cmd_serve(int argc, char **argv) {
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (f.name && !*f.name) return args_wrong(&c, "--name", "a name", "\"\"");
     if (!f.tls_cert != !f.tls_key) {
         return args_wrong(&c, f.tls_cert ? "--tls-key" : "--tls-cert", "a file beside the other", "nothing");
     }

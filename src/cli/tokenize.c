@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "registry/store.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { TEXT_MAX_BYTES = 1 << 30 };
@@ -28,6 +29,18 @@ static status read_ids(const tokenize_request *r, const tokenizer *t, token_list
     return st;
 }
 
+/* Some vocabularies have no token for control characters and for bytes that UTF-8 never uses. */
+static status tell_left_out(const tokenizer *t, const token_list *ids, size_t len, error *err) {
+    str back = {0};
+    status st = tokenizer_decode(t, ids->ids, ids->len, true, &back, err);
+    if (st == CHURON_OK && back.len < len) {
+        fprintf(stderr, "churon: note: %zu bytes have no token in this vocabulary and are left out\n",
+                len - back.len);
+    }
+    str_free(&back);
+    return st;
+}
+
 static status encode(const tokenize_request *r, const tokenizer *t, token_list *ids, error *err) {
     str input = {0};
     const char *text = r->text;
@@ -40,6 +53,7 @@ static status encode(const tokenize_request *r, const tokenizer *t, token_list *
     }
     tokenize_options o = {.add_special = !r->no_special, .parse_special = !r->no_special};
     TRY_GOTO(tokenizer_encode(t, text, len, o, ids, err));
+    TRY_GOTO(tell_left_out(t, ids, len, err));
 cleanup:
     str_free(&input);
     return st;

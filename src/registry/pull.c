@@ -111,9 +111,7 @@ static void lock_release(job *j) {
 /* ---- checking --------------------------------------------------------------------------------------- */
 
 static status check_magic(const char *path, const char *name, error *err) {
-    size_t n = strlen(name);
     unsigned char magic[4] = {0};
-    if (n < 5 || strcmp(name + n - 5, ".gguf") != 0) return CHURON_OK;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool ok = fd >= 0 && read(fd, magic, 4) == 4 && memcmp(magic, "GGUF", 4) == 0;
     if (fd >= 0) close(fd);
