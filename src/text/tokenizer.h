@@ -43,8 +43,9 @@ typedef struct tokenizer_spec {
     bool ignore_merges; /* a whole piece that is a token needs no merges (llama-bpe); set it also by `pre` */
 } tokenizer_spec;
 
-/* Checks everything: ids in range, duplicate tokens, merges whose parts or result are no tokens, bytes that
- * no token covers. The error names the index and the text. */
+/* Checks everything: ids in range, duplicate tokens, merges whose parts or result are no ordinary tokens or
+ * that are listed twice, a printable ASCII character (byte level), byte or space (by score) without a token.
+ * The error names the index and the text. */
 MUST_USE status tokenizer_create(tokenizer **out, const tokenizer_spec *spec, error *err);
 void tokenizer_free(tokenizer *t);
 
@@ -76,12 +77,14 @@ MUST_USE status token_list_append(token_list *l, const int32_t *ids, size_t n, e
 
 typedef struct tokenize_options {
     bool add_special;   /* bos/eos as the file asks; no second bos where the text begins with one */
-    bool parse_special; /* special tokens in the text are read as such; else they are plain text */
+    bool parse_special; /* control tokens in the text are read as such; else they are plain text. Tokens of
+                         * type user-defined are always matched, as in the `tokenizers` library. */
 } tokenize_options;
 
-/* Appends the ids of the text to *out. Any bytes are allowed: what is not UTF-8 is encoded byte by byte. A byte
- * that the vocabulary has no token for (some lack control characters and bytes that UTF-8 never uses) gives
- * none, as in the reference libraries. Time is linear in len. On an error *out is as it was. */
+/* Appends the ids of the text to *out: those of the `tokenizers` library. Any bytes are allowed: what is not
+ * UTF-8 is encoded byte by byte, so that decoding gives it back. Decoding gives the text, but where the rule
+ * composes it first (NFC: qwen2, olmo, mpt, command-r), and but for bytes that the vocabulary has no token
+ * for: they give none. Time is linear in len. On an error *out is as it was. */
 MUST_USE status tokenizer_encode(const tokenizer *t, const char *text, size_t len, tokenize_options options,
                                  token_list *out, error *err);
 
