@@ -26,7 +26,7 @@ static status need(const void *p, const char *name, error *err) {
 static bool copy_options(void *to, size_t to_size, const void *from, size_t least) {
     size_t size;
     memcpy(&size, from, sizeof size);
-    if (size < least) return false;
+    if (size < least || size > to_size) return false;
     memcpy(to, from, size < to_size ? size : to_size);
     return true;
 }

@@ -44,7 +44,9 @@ status kv_pool_create(kv_pool **out, const lm_config *c, size_t n_pages, error *
     p->dirty = fits ? mem_calloc(n_pages, 1) : NULL;
     p->data = fits ? mem_pages(p->bytes) : NULL;
     if (!p->free_pages || !p->dirty || !p->data) {
-        status st = error_no_memory(err, "KV cache", p->bytes);
+        status st = error_set(err, CHURON_NO_MEMORY,
+                              "KV cache: no memory for %zu bytes; a smaller context or kv_memory needs less",
+                              p->bytes);
         kv_pool_free(p);
         return st;
     }
