@@ -163,6 +163,10 @@ sampler_params lm_bundle_sampling_defaults(const lm_bundle *b) {
     return b->sampling;
 }
 
+bool lm_bundle_names_temperature(const lm_bundle *b) {
+    return gguf_find(b->file, "general.sampling.temp") != NULL;
+}
+
 /* ---- prompts ---------------------------------------------------------------------------------------- */
 
 static tvalue *token_text_value(tarena *a, const lm_bundle *b, int32_t id) {

@@ -68,6 +68,7 @@ MUST_USE status generation_check(const lm_bundle *b, const generation_request *r
 
 /* Sampling as the model's file says (general.sampling.* keys) or the documented default (temperature 0.8). */
 sampler_params lm_bundle_sampling_defaults(const lm_bundle *b);
+bool lm_bundle_names_temperature(const lm_bundle *b); /* the file recommends one */
 
 typedef enum finish_reason {
     FINISH_NONE,

@@ -102,8 +102,7 @@ static status serve(lm_bundle *b, const char *id, const char *digest, const serv
                               .digest = digest,
                               .keys = (const char *const *)keys,
                               .n_keys = n_keys,
-                              .temperature_given = lm_bundle_sampling_defaults(b).temperature !=
-                                                   sampler_defaults().temperature};
+                              .temperature_given = lm_bundle_names_temperature(b)};
     status st = server_create(&s, b, &o, err);
     server_keys_free(keys, n_keys);
     if (st == CHURON_OK) {
