@@ -45,6 +45,9 @@ static status read_template(lm_bundle *b, error *err) {
     if (!b->template_source.data) return CHURON_OK;
     b->chat_status =
         template_parse(&b->chat, b->template_source.data, b->template_source.len, &b->chat_error);
+    if (b->chat_status == CHURON_INVALID) { /* the file is wrong, not what somebody asked */
+        b->chat_status = b->chat_error.code = CHURON_CORRUPT;
+    }
     if (b->chat_status == CHURON_NO_MEMORY) {
         if (err) *err = b->chat_error;
         return b->chat_status;

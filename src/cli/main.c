@@ -3,6 +3,8 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,7 +53,16 @@ static int report_unknown(const char *word) {
     return EXIT_USAGE;
 }
 
+/* A standard descriptor that was closed must not become the first file that is opened: what is written to it
+ * then still fails as it should. */
+static void keep_standard_descriptors(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDONLY);
+    }
+}
+
 int main(int argc, char **argv) {
+    keep_standard_descriptors();
     /* A reader that leaves (churon run … | head) shows as EPIPE where it is written, not as a killed
      * program. */
     signal(SIGPIPE, SIG_IGN);

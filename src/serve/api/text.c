@@ -47,13 +47,14 @@ static status read_tokenize(text_request *r, json_t *root, error *err) {
     if ((int)prompt + (int)content + (int)r->chat != 1) {
         return error_set(err, CHURON_INVALID, "prompt: expected one of prompt, content and messages");
     }
-    /* Each form has its own defaults and names. */
+    /* Each form has its own default; either server's names do. */
     r->add_special = prompt;
     r->parse_special = true;
-    TRY(json_in_bool(root, "", prompt || r->chat ? "add_special_tokens" : "add_special", &r->add_special,
-                     err));
+    TRY(json_in_bool(root, "", "add_special", &r->add_special, err));
+    TRY(json_in_bool(root, "", "add_special_tokens", &r->add_special, err));
     TRY(json_in_bool(root, "", "parse_special", &r->parse_special, err));
-    TRY(json_in_bool(root, "", prompt || r->chat ? "return_token_strs" : "with_pieces", &r->pieces, err));
+    TRY(json_in_bool(root, "", "with_pieces", &r->pieces, err));
+    TRY(json_in_bool(root, "", "return_token_strs", &r->pieces, err));
     if (r->chat) return CHURON_OK;
     return json_in_string(root, "", prompt ? "prompt" : "content", &r->text, &r->len, err);
 }
