@@ -19,7 +19,7 @@ run: ## Install what is missing, build, fetch a small model, ask it QUESTION
 	@tools/install-deps.sh run test
 	@tools/build.sh release
 	@$(CHURON) pull $(MODEL_SOURCE) --as smollm2 --sha256 $(MODEL_SHA256)
-	@$(CHURON) run smollm2 "$(QUESTION)"
+	@$(CHURON) run smollm2 "$(QUESTION)" --temperature 0.2 --top-p 0.9 --max-tokens 160
 	@printf '\n%s\n' 'Next:' >&2
 	@printf '  %-36s %s\n' '$(CHURON) run smollm2' 'chat in the terminal' \
 	  '$(CHURON) serve smollm2' 'a page and an OpenAI-style API at http://127.0.0.1:8080' \
