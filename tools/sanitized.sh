@@ -19,4 +19,4 @@ tsan) labels=tsan python=(tests/e2e -k 'server or serve or http') ;;
 *) echo "usage: sanitized.sh asan|tsan" >&2; exit 2 ;;
 esac
 ctest --test-dir "build/$preset" --output-on-failure -j "$(nproc)" -L "$labels"
-CHURON=build/$preset/churon build/venv/bin/python -m pytest -q -c tests/pytest.ini --rootdir tests "${python[@]}"
+CHURON=$PWD/build/$preset/churon build/venv/bin/python -m pytest -q -c tests/pytest.ini --rootdir tests "${python[@]}"

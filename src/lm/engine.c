@@ -22,7 +22,8 @@ struct engine_seq {
     kv_seq kv;
     int32_t *tokens; /* [context] */
     size_t n_tokens;
-    engine_job *job; /* unfinished, or NULL */
+    engine_job *job;           /* unfinished, or NULL */
+    engine_seq *next, *before; /* in the engine's list, under the lock */
 };
 
 struct engine_job {
@@ -55,7 +56,7 @@ struct engine {
     engine_job *first, *last; /* waiting */
     engine_job **running;     /* [max_running] */
     size_t n_running, n_waiting, waiting_tokens;
-    size_t open_sequences;
+    engine_seq *sequences; /* all open ones */
     bool stepping, serving, stop;
     uint64_t steps, prompt_tokens, generated_tokens;
     /* one step, the stepper's */
@@ -204,7 +205,9 @@ status engine_seq_open(engine_seq **out, engine *e, error *err) {
     }
     TRY_GOTO(kv_seq_open(&s->kv, e->o.context, err));
     pthread_mutex_lock(&e->lock);
-    e->open_sequences++;
+    s->next = e->sequences;
+    if (s->next) s->next->before = s;
+    e->sequences = s;
     pthread_mutex_unlock(&e->lock);
     *out = s;
     s = NULL;
@@ -222,7 +225,8 @@ void engine_seq_close(engine_seq *s) {
     pthread_mutex_lock(&e->lock);
     while (s->job) pthread_cond_wait(&e->changed, &e->lock);
     kv_seq_close(e->kv, &s->kv);
-    e->open_sequences--;
+    if (s->next) s->next->before = s->before;
+    *(s->before ? &s->before->next : &e->sequences) = s->next;
     pthread_cond_broadcast(&e->changed); /* its pages may be what a waiting job needs */
     pthread_mutex_unlock(&e->lock);
     mem_free(s->tokens);
@@ -418,8 +422,22 @@ static void end_job(engine *e, engine_job *j, engine_finish finish) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* With the lock: starts the first waiting job if a place and its pages are free. *failed: it can never run
- * because idle sequences hold the pages and nothing running will give any back. */
+/* With the lock: the keys and values of a sequence that is not in a step are a cache: they can be computed
+ * again from its tokens. Takes them, one sequence after the other, until `pages` are free; nothing if that
+ * many cannot be had without the running ones'. */
+static void reclaim(engine *e, const engine_seq *except, size_t pages) {
+    size_t could_be_free = kv_pool_free_pages(e->kv);
+    for (const engine_seq *s = e->sequences; s; s = s->next) {
+        if (s != except && !(s->job && s->job->running)) could_be_free += s->kv.n_pages;
+    }
+    if (could_be_free < pages) return;
+    for (engine_seq *s = e->sequences; s && kv_pool_free_pages(e->kv) < pages; s = s->next) {
+        if (s != except && !(s->job && s->job->running)) kv_seq_truncate(e->kv, &s->kv, 0);
+    }
+}
+
+/* With the lock: starts the first waiting job if a place and its pages are free. *failed: its pages cannot be
+ * had although nothing runs (engine_submit refuses what the pool can never hold, so this is a defect). */
 static bool start_next(engine *e, engine_job **failed) {
     *failed = NULL;
     if (!e->first || e->n_running >= e->o.max_running) return false;
@@ -427,11 +445,14 @@ static bool start_next(engine *e, engine_job **failed) {
     engine_seq *s = j->seq;
     /* A sequence whose every token is computed has no logits any more: compute the last one again. */
     if (s->kv.length >= s->n_tokens) kv_seq_truncate(e->kv, &s->kv, s->n_tokens - 1);
+    const size_t pages = (j->reserve + KV_PAGE - 1) / KV_PAGE;
+    if (pages > s->kv.n_pages) reclaim(e, s, pages - s->kv.n_pages);
     if (kv_seq_reserve(e->kv, &s->kv, j->reserve, &j->err) != CHURON_OK) {
         if (e->n_running == 0) *failed = take_first(e);
         return false;
     }
     take_first(e);
+    j->prompt_tokens = s->n_tokens - s->kv.length; /* what was reclaimed while it waited counts again */
     j->running = true;
     j->started = clock_seconds();
     e->running[e->n_running++] = j;

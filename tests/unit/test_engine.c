@@ -297,6 +297,42 @@ static void test_queue_is_bounded(void **state) {
     world_close(&w);
 }
 
+/* What fits alone is never refused for the company's sake: sequences that nobody computes give their pages
+ * up, those that wait wait, and everybody gets the answer that it gets alone. */
+static void test_idle_sequences_give_way(void **state) {
+    (void)state;
+    enum { N = 6, PAGES = 10 };
+    const uint64_t page = (uint64_t)KV_PAGE * 2 * 2 * 2 * 16 * 2; /* layers, KV heads, keys and values, f16 */
+    world w = open_world(path_q8, 2, (engine_options){.max_running = 4, .kv_memory = PAGES * page});
+    request r = make_request(5);
+    r.n_prompt = 150;
+    r.max_tokens = 40; /* 6 pages: two do not fit together */
+    answer alone = answer_alone(w.e, &r), a[N];
+    running runs[N];
+    error err;
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < N; i++) {
+            if (start(w.e, &r, &a[i], &runs[i], &err) != CHURON_OK) fail_msg("%s", err.message);
+        }
+        for (size_t i = 0; i < N; i++) {
+            if (engine_wait(runs[i].job) != ENGINE_LENGTH) fail_msg("%s", a[i].err.message);
+            assert_same(&alone, &a[i]);
+            engine_job_free(runs[i].job); /* the sequence stays open and idle */
+        }
+        /* A turn on a sequence whose pages were taken is computed again. */
+        answer again = {0};
+        engine_job_options o = job_options(&r, &again);
+        assert_int_equal(engine_seq_truncate(runs[0].seq, r.n_prompt, &err), CHURON_OK);
+        assert_int_equal(engine_submit(&runs[0].job, runs[0].seq, &o, &err), CHURON_OK);
+        assert_int_equal(engine_wait(runs[0].job), ENGINE_LENGTH);
+        assert_same(&alone, &again);
+        engine_job_free(runs[0].job);
+        for (size_t i = 0; i < N; i++) engine_seq_close(runs[i].seq);
+        assert_all_given_back(w.e);
+    }
+    world_close(&w);
+}
+
 /* ---- cancelling ------------------------------------------------------------------------------------- */
 
 static void test_cancel_anywhere(void **state) {
@@ -528,6 +564,7 @@ int main(void) {
         cmocka_unit_test(test_second_turn_equals_one_prompt),
         cmocka_unit_test(test_context_is_a_limit),
         cmocka_unit_test(test_queue_is_bounded),
+        cmocka_unit_test(test_idle_sequences_give_way),
         cmocka_unit_test(test_cancel_anywhere),
         cmocka_unit_test(test_halt_and_stop_ids),
         cmocka_unit_test(test_callers_share_steps),
