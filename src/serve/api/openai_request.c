@@ -275,7 +275,7 @@ static status read_prompts(openai_request *r, const json_t *v, size_t n_vocab, e
     const bool several = json_is_array(v) && json_array_size(v) > 0 && !json_is_integer(json_array_get(v, 0));
     const size_t n = several ? json_array_size(v) : 1;
     if (n > OPENAI_MAX_CHOICES) {
-        return error_set(err, CHURON_LIMIT, "prompt: expected at most %d prompts, got %zu",
+        return error_set(err, CHURON_INVALID, "prompt: expected at most %d prompts, got %zu",
                          OPENAI_MAX_CHOICES, n);
     }
     r->prompts = mem_calloc(n, sizeof *r->prompts);
@@ -301,7 +301,7 @@ static status read_stop(openai_request *r, const json_t *v, error *err) {
     }
     const size_t n = one ? 1 : json_array_size(v);
     if (n > OPENAI_MAX_STOPS) {
-        return error_set(err, CHURON_LIMIT, "stop: expected at most %d strings, got %zu", OPENAI_MAX_STOPS,
+        return error_set(err, CHURON_INVALID, "stop: expected at most %d strings, got %zu", OPENAI_MAX_STOPS,
                          n);
     }
     r->stop = mem_calloc(n, sizeof *r->stop);
@@ -509,7 +509,7 @@ static status read_input(openai_request *r, size_t n_vocab, error *err) {
     }
     TRY(read_prompts(r, json_object_get(root, "prompt"), n_vocab, err));
     if (r->n_prompts * r->n > OPENAI_MAX_CHOICES) {
-        return error_set(err, CHURON_LIMIT, "n: expected prompts times n of at most %d, got %zu times %zu",
+        return error_set(err, CHURON_INVALID, "n: expected prompts times n of at most %d, got %zu times %zu",
                          OPENAI_MAX_CHOICES, r->n_prompts, r->n);
     }
     return CHURON_OK;
