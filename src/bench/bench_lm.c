@@ -81,7 +81,7 @@ status bench_lm_open(bench_lm **out, lm_bundle *b, const bench_case *c, error *e
     }
     fill_ids(l->ids, l->n_ids, lm_bundle_model(b)->config.n_vocab);
     for (size_t i = 0; i < c->parallel; i++) {
-        TRY_GOTO(engine_seq_open(&l->seqs[i], lm_bundle_engine(b), err));
+        TRY_GOTO(engine_seq_open(&l->seqs[i], lm_bundle_engine(b), NULL, err));
         if (begin_tokens(c) == 0) continue;
         TRY_GOTO(engine_seq_append(l->seqs[i], l->ids, begin_tokens(c), err));
         TRY_GOTO(compute(l->seqs[i], err));
@@ -211,7 +211,7 @@ static status take_logits(lm_bundle *b, float *to, size_t n_vocab, error *err) {
     int32_t ids[SEQUENCE_BEGIN];
     logits_copy c = {to, n_vocab};
     fill_ids(ids, SEQUENCE_BEGIN, n_vocab);
-    TRY(engine_seq_open(&s, lm_bundle_engine(b), err));
+    TRY(engine_seq_open(&s, lm_bundle_engine(b), NULL, err));
     status st;
     TRY_GOTO(engine_seq_append(s, ids, SEQUENCE_BEGIN, err));
     engine_job_options o = {.user = &c, .on_logits = copy_logits};

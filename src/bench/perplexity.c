@@ -75,7 +75,7 @@ status perplexity_measure(perplexity_result *out, lm_bundle *b, const int32_t *i
     scorer s = {.k = m->k, .window = window, .n_vocab = m->config.n_vocab};
     engine_seq *seq = NULL;
     status st;
-    TRY(engine_seq_open(&seq, lm_bundle_engine(b), err));
+    TRY(engine_seq_open(&seq, lm_bundle_engine(b), NULL, err));
     int32_t bos = tokenizer_adds_bos(t) ? tokenizer_bos(t) : -1;
     size_t windows = n / window;
     double begun = clock_seconds();

@@ -170,7 +170,7 @@ status churon_sequence_open(churon_sequence **out, churon_model *model, error *e
     TRY(need(model, "model", err));
     churon_sequence *s = mem_calloc(1, sizeof *s);
     if (!s) return error_no_memory(err, "sequence", sizeof *s);
-    status st = engine_seq_open(&s->seq, lm_bundle_engine(model->bundle), err);
+    status st = engine_seq_open(&s->seq, lm_bundle_engine(model->bundle), NULL, err);
     if (st != CHURON_OK) {
         mem_free(s);
         return st;

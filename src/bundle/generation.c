@@ -27,6 +27,7 @@ const char *finish_reason_name(finish_reason f) {
     case FINISH_STOP: return "stop";
     case FINISH_LENGTH: return "length";
     case FINISH_CANCELLED: return "cancelled";
+    case FINISH_TIMEOUT: return "timeout";
     case FINISH_ERROR: return "error";
     }
     return NULL;
@@ -124,6 +125,7 @@ static finish_reason reason_of(const generation *g, engine_finish finish) {
     case ENGINE_STOP: return g->halted && !g->stopped_by_text ? FINISH_CANCELLED : FINISH_STOP;
     case ENGINE_LENGTH: return FINISH_LENGTH;
     case ENGINE_CANCELLED: return FINISH_CANCELLED;
+    case ENGINE_DEADLINE: return FINISH_TIMEOUT;
     case ENGINE_FAILED: return FINISH_ERROR;
     }
     return FINISH_ERROR;

@@ -75,9 +75,11 @@ typedef enum finish_reason {
     FINISH_STOP,
     FINISH_LENGTH,
     FINISH_CANCELLED,
+    FINISH_TIMEOUT, /* its deadline passed */
     FINISH_ERROR
 } finish_reason;
-const char *finish_reason_name(finish_reason f); /* "stop", "length", "cancelled", "error"; NONE: NULL */
+const char *finish_reason_name(
+    finish_reason f); /* "stop", "length", "cancelled", "timeout", "error"; NONE: NULL */
 
 /* One step of an answer. Text: whole characters that are certain (no part of a stop string, no half
  * character); may be empty while something is held back. Token is NULL at the end. */

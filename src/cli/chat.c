@@ -146,7 +146,7 @@ int chat_run(lm_bundle *b, const run_request *r) {
     }
     if (r->system) str_cat(&c.log.system, r->system);
     TRY_GOTO(editor_create(&e, &err));
-    TRY_GOTO(engine_seq_open(&c.seq, lm_bundle_engine(b), &err));
+    TRY_GOTO(engine_seq_open(&c.seq, lm_bundle_engine(b), NULL, &err));
     interrupt_on_end(editor_restore_terminal);
     cli_note(r->common.quiet, "%s, %zu tokens of context. /help shows what you can do.", lm_bundle_name(b),
              engine_context(lm_bundle_engine(b)));

@@ -184,7 +184,7 @@ static int run_once(lm_bundle *b, const run_options *o, const run_request *r) {
     status st;
     TRY_GOTO(o->ids ? ids_prompt(o, b, &prompt, &err) : text_prompt(o, b, &prompt, &err));
     TRY_GOTO(run_check_context(b, prompt.len, &err));
-    TRY_GOTO(engine_seq_open(&seq, lm_bundle_engine(b), &err));
+    TRY_GOTO(engine_seq_open(&seq, lm_bundle_engine(b), NULL, &err));
     TRY_GOTO(engine_seq_append(seq, prompt.ids, prompt.len, &err));
     TRY_GOTO(answer_generate(&a, b, seq, &r->generation, &err));
 cleanup:

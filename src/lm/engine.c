@@ -192,7 +192,8 @@ size_t engine_context(const engine *e) {
 
 /* ---- sequences -------------------------------------------------------------------------------------- */
 
-status engine_seq_open(engine_seq **out, engine *e, error *err) {
+status engine_seq_open(engine_seq **out, engine *e, const engine_seq_options *o, error *err) {
+    (void)o;
     *out = NULL;
     status st = CHURON_OK;
     engine_seq *s = mem_calloc(1, sizeof *s);

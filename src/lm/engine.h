@@ -1,8 +1,8 @@
 /* engine.h: sequences that are computed together, step by step.
  *
- * Each step takes a budget of tokens: one for every sequence that decodes, the rest for chunks of prompts, in
- * order of arrival; runs them through the model in one pass; samples; and tells each job its token. What a
- * sequence gets does not depend on who else is in the step.
+ * Each step takes a budget of tokens: one for every sequence that decodes, the rest for chunks of prompts, by
+ * priority, then fairly between tenants, then in order of arrival; runs them through the model in one pass;
+ * samples; and tells each job its token. What a sequence gets does not depend on who else is in the step.
  *
  * Threads: any thread may submit and cancel. One thread at a time steps: either a service thread that calls
  * engine_run until engine_stop, or the callers themselves: engine_wait steps the engine when nobody else
@@ -19,13 +19,25 @@ typedef struct engine engine;
 typedef struct engine_seq engine_seq; /* tokens and KV that outlive one job */
 typedef struct engine_job engine_job;
 
+/* Who asks. Sequences of different tenants never share keys and values unless they say that their prompt is
+ * public; tenants that wait get tokens in proportion to their weights. */
+typedef struct engine_tenant {
+    const char *name;
+    double weight; /* > 0 */
+} engine_tenant;
+
 typedef struct engine_options {
-    size_t context;           /* tokens a sequence may hold; 0: trained. Over the trained: CHURON_LIMIT */
-    size_t max_running;       /* sequences in one step; 0: 16 */
-    size_t max_queued_tokens; /* prompt tokens waiting for a place; over it submit gives CHURON_BUSY; 0:
-                                 65,536 */
-    size_t step_tokens;       /* budget of a step; 0: 128 */
-    uint64_t kv_memory;       /* bytes; 0: max_running * context, at most half of free memory */
+    size_t context;               /* tokens a sequence may hold; 0: trained. Over the trained: CHURON_LIMIT */
+    size_t max_running;           /* sequences in one step; 0: 16 */
+    size_t max_queued_tokens;     /* prompt tokens waiting for a place; over it submit gives CHURON_BUSY; 0:
+                                     65,536 */
+    size_t step_tokens;           /* budget of a step; 0: 128 */
+    uint64_t kv_memory;           /* bytes; 0: max_running * context, at most half of free memory */
+    double inter_token_target;    /* seconds between tokens of a sequence that decodes: the chunks of prompts
+                                     shrink until steps keep it; 0: 0.05 */
+    bool no_prefix_cache;         /* every prompt is computed whole */
+    const engine_tenant *tenants; /* those whose weight is not 1; copied */
+    size_t n_tenants;
 } engine_options;
 
 MUST_USE status engine_create(engine **out, const lm_model *m, pool *p, const engine_options *o, error *err);
@@ -33,7 +45,17 @@ void engine_free(engine *e); /* no job may be unfinished, no sequence open */
 
 /* ---- sequences -------------------------------------------------------------------------------------- */
 
-MUST_USE status engine_seq_open(engine_seq **out, engine *e, error *err);
+typedef struct engine_seq_options {
+    const char *tenant; /* NULL: the tenant "" */
+    const char *salt;   /* NULL: none. Prompts with different salts share nothing either */
+    bool shared;        /* what this sequence computes may serve other tenants' sequences that say so too */
+} engine_seq_options;
+
+/* o NULL: the tenant "", no salt. Strings are copied; at most 256 bytes each. */
+MUST_USE status engine_seq_open(engine_seq **out, engine *e, const engine_seq_options *o, error *err);
+/* A copy of an idle sequence, or of one whose job still computes: the same tokens; keys and values are shared
+ * until either of them writes. */
+MUST_USE status engine_seq_fork(engine_seq **out, engine_seq *of, error *err);
 void engine_seq_close(engine_seq *s); /* like engine_job_free; its job must have ended */
 size_t engine_seq_length(const engine_seq *s);
 const int32_t *engine_seq_tokens(const engine_seq *s); /* borrowed until the next change */
@@ -47,7 +69,8 @@ typedef enum engine_finish {
     ENGINE_STOP,   /* end-of-generation token or stop id, or the callback said ENGINE_HALT */
     ENGINE_LENGTH, /* max_tokens or context */
     ENGINE_CANCELLED,
-    ENGINE_FAILED /* see job error */
+    ENGINE_DEADLINE, /* its deadline passed, in the queue or in service */
+    ENGINE_FAILED    /* see job error */
 } engine_finish;
 
 typedef enum engine_verdict { ENGINE_GO_ON, ENGINE_HALT } engine_verdict;
@@ -57,7 +80,9 @@ typedef struct engine_job_options {
     size_t max_tokens;       /* 0: score only: computes the sequence, calls on_logits, ends with LENGTH */
     const int32_t *stop_ids; /* copied; ends the answer; the id is reported but gives no text */
     size_t n_stop_ids;
-    bool all_logits; /* on_logits for every position computed, not only the last */
+    bool all_logits;  /* on_logits for every position computed, not only the last */
+    int32_t priority; /* lower goes first; jobs of one priority share by tenant, then by arrival */
+    double deadline;  /* clock_seconds() after which it ends with ENGINE_DEADLINE; 0: none */
     void *user;
     /* A token was chosen. With ENGINE_HALT the job ends in this step, with finish ENGINE_STOP. */
     engine_verdict (*on_token)(void *user, const sampled *token);
@@ -69,6 +94,8 @@ typedef struct engine_job_options {
 
 typedef struct engine_job_stats {
     size_t prompt_tokens, tokens;
+    size_t cached_tokens;                /* of the prompt, found in the prefix cache */
+    size_t preemptions;                  /* how often its pages were taken and computed again */
     double queue_s, prefill_s, decode_s; /* wall time to first token, and from there on */
 } engine_job_stats;
 
@@ -82,6 +109,19 @@ engine_finish engine_wait(engine_job *j);
 /* The same, but returns after at most one step, with ENGINE_RUNNING if the job goes on. */
 engine_finish engine_wait_step(engine_job *j);
 engine_job_stats engine_job_stats_get(const engine_job *j); /* after its end, or in its callbacks */
+
+typedef enum engine_phase {
+    ENGINE_WAITS,
+    ENGINE_PREFILLS,
+    ENGINE_DECODES,
+    ENGINE_PREEMPTED,
+    ENGINE_ENDED
+} engine_phase;
+typedef struct engine_job_view {
+    engine_phase phase;
+    size_t prompt_tokens, computed_tokens, tokens, kv_pages, cached_tokens, preemptions;
+} engine_job_view;
+void engine_job_view_get(engine_job *j, engine_job_view *out); /* any thread, also while it runs */
 void engine_job_free(engine_job *j); /* after its on_end; waits for the end of that step; not in a callback */
 
 /* ---- service ---------------------------------------------------------------------------------------- */
@@ -93,10 +133,24 @@ void engine_stop(engine *e); /* engine_run returns after its step; unfinished jo
 
 typedef struct engine_load {
     size_t running, waiting, waiting_tokens;
-    size_t kv_pages, kv_pages_free;
-    uint64_t steps, prompt_tokens, generated_tokens; /* totals */
+    size_t kv_pages, kv_pages_free, kv_pages_cached; /* cached: hold a prefix that nobody uses now; given up
+                                                        on demand, so they count as free too */
+    size_t kv_page_tokens;                           /* tokens in a page */
+    size_t kv_tokens_wasted;                         /* places of taken pages that hold no token */
+    /* totals */
+    uint64_t steps, prompt_tokens, generated_tokens;
+    uint64_t preemptions, cache_queries, cache_hits; /* in tokens of prompts: asked for, found */
+    uint64_t cache_evictions;                        /* pages */
 } engine_load;
 void engine_load_get(engine *e, engine_load *out); /* any thread */
+
+typedef struct engine_tenant_load {
+    char name[64]; /* cut if longer */
+    size_t running, waiting, waiting_tokens;
+    uint64_t prompt_tokens, generated_tokens; /* totals */
+} engine_tenant_load;
+/* Up to `capacity` tenants that have asked for something; returns how many there are. Any thread. */
+size_t engine_tenants_get(engine *e, engine_tenant_load *out, size_t capacity);
 size_t engine_context(const engine *e);
 
 #endif

@@ -27,7 +27,7 @@ static void keep_error(void *user, engine_finish finish, const error *err) {
 static status score(engine *e, const int32_t *ids, size_t n, size_t n_vocab, error *err) {
     engine_seq *s;
     engine_job *job;
-    TRY(engine_seq_open(&s, e, err));
+    TRY(engine_seq_open(&s, e, NULL, err));
     writer w = {n_vocab, 0, false};
     engine_job_options o = {.sampling = sampler_defaults(),
                             .all_logits = true,

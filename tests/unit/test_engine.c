@@ -119,7 +119,7 @@ typedef struct running {
 static status start(engine *e, const request *r, answer *a, running *out, error *err) {
     *a = (answer){0};
     *out = (running){0};
-    TRY(engine_seq_open(&out->seq, e, err));
+    TRY(engine_seq_open(&out->seq, e, NULL, err));
     engine_job_options o = job_options(r, a);
     status st = engine_seq_append(out->seq, r->prompt, r->n_prompt, err);
     if (st == CHURON_OK) st = engine_submit(&out->job, out->seq, &o, err);
@@ -254,7 +254,7 @@ static void test_context_is_a_limit(void **state) {
     engine_seq *s;
     error err;
     int32_t ids[65] = {0};
-    assert_int_equal(engine_seq_open(&s, w.e, &err), CHURON_OK);
+    assert_int_equal(engine_seq_open(&s, w.e, NULL, &err), CHURON_OK);
     assert_int_equal(engine_seq_append(s, ids, 65, &err), CHURON_LIMIT);
     assert_string_equal(err.message, "context: expected at most 64 tokens, got 65");
     assert_int_equal(engine_seq_length(s), 0);
@@ -375,7 +375,7 @@ static void test_halt_and_stop_ids(void **state) {
     answer full = answer_alone(w.e, &r), a;
     running run;
     error err;
-    assert_int_equal(engine_seq_open(&run.seq, w.e, &err), CHURON_OK);
+    assert_int_equal(engine_seq_open(&run.seq, w.e, NULL, &err), CHURON_OK);
     assert_int_equal(engine_seq_append(run.seq, r.prompt, r.n_prompt, &err), CHURON_OK);
     a = (answer){0};
     engine_job_options o = job_options(&r, &a);

@@ -201,7 +201,7 @@ static status start_choice(answer *a, choice *c, size_t index, const token_list 
     }
     /* Choice 0 draws as a request for one choice would; the others from seeds spread by an odd constant. */
     if (r->has_seed) g.sampling.seed = r->seed + (uint64_t)(index % r->n) * UINT64_C(0x9e3779b97f4a7c15);
-    TRY(engine_seq_open(&c->seq, s->engine, err));
+    TRY(engine_seq_open(&c->seq, s->engine, NULL, err));
     TRY(engine_seq_append(c->seq, ids->ids, ids->len, err));
     TRY(generation_start(&c->gen, s->bundle, c->seq, &g, on_event, c, err));
     a->pending++;
