@@ -64,7 +64,14 @@ say "address and undefined-behaviour sanitizers: unit tests and fuzz seeds"
 if step build asan; then suite asan -L 'unit|fuzz'; fi
 
 say "thread sanitizer: what threads meet in"
-if step build tsan; then suite tsan -L tsan; fi
+if step build tsan; then
+    suite tsan -L tsan
+    say "thread sanitizer: the server under load, disconnects and shutdown"
+    CHURON=$PWD/build/tsan/churon build/venv/bin/python -m pytest -q -c tests/pytest.ini --rootdir tests \
+        --junitxml "$results/pytest-tsan.xml" -k 'not real_model' tests/e2e/test_serve_http.py tests/e2e/test_serve_load.py
+    code=$?
+    [ $code -le 1 ] || step false "pytest exit $code"
+fi
 
 say "result"
 exec build/venv/bin/python tools/count_results.py "$broken" "$results"/*.xml
