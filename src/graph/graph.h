@@ -1,0 +1,57 @@
+/* graph.h: ONNX models as something that runs.
+ *
+ * A graph is loaded once: imported from the description (format/onnx.h), checked whole (every fault of names,
+ * types, operators and cycles is reported, operators that are missing all at once), shapes inferred, passes
+ * applied, weights packed. It is immutable after that and counted. A session is what one run at a time needs:
+ * an arena for each bucket of input shapes. Threads: any number of sessions on one graph at once; a session
+ * belongs to one thread at a time. */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/pool.h"
+#include "format/onnx.h"
+
+typedef struct graph graph;
+typedef struct graph_session graph_session;
+
+typedef struct graph_options {
+    size_t threads;             /* of each session; 0: physical cores */
+    const char *const *no_pass; /* names of passes that are left out; "all": every one */
+    size_t n_no_pass;
+    uint64_t max_memory; /* bytes that a run may hold; 0: half of what is free */
+    bool no_denormals;   /* subnormal results of f32 arithmetic are flushed to zero */
+} graph_options;
+
+MUST_USE status graph_open(graph **out, const char *path, const graph_options *o, error *err);
+MUST_USE status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o,
+                                error *err); /* m stays */
+graph *graph_ref(graph *g);
+void graph_close(graph *g);
+
+typedef struct graph_port {
+    const char *name;
+    const onnx_type *type; /* dims: value or name; inferred where the file says nothing */
+} graph_port;
+size_t graph_n_inputs(const graph *g); /* without initializers that are inputs too */
+size_t graph_n_outputs(const graph *g);
+graph_port graph_input(const graph *g, size_t i);
+graph_port graph_output(const graph *g, size_t i);
+
+MUST_USE status graph_session_create(graph_session **out, graph *g, error *err);
+void graph_session_free(graph_session *s);
+
+typedef struct graph_run_options {
+    double deadline;    /* clock_seconds(); 0: none */
+    const bool *wanted; /* [n_outputs]; NULL: all */
+    /* Optional: called after each node with its outputs (verify --nodes, bench's slowest nodes). */
+    void (*on_node)(void *user, const char *name, const char *op, double seconds, const value *outputs,
+                    size_t n);
+    void *user;
+} graph_run_options;
+
+/* inputs [n_inputs], checked against the ports by name, type, rank and what dims say; outputs [n_outputs] are
+ * the caller's to free. Inputs are borrowed during the call. */
+MUST_USE status graph_run(graph_session *s, const value *inputs, value *outputs, const graph_run_options *o,
+                          error *err);
+
+#endif
