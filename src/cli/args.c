@@ -194,9 +194,11 @@ static bool set_double(const arg_option *o, const char *text, char expected[ARG_
     } else {
         snprintf(expected, ARG_EXPECTED, "a number from %g to %g", o->min, o->max);
     }
+    /* Decimal digits only: strtod would also take "0x10", "inf" and leading spaces. */
+    if (text[strspn(text, "+-.0123456789eE")] != '\0') return false;
     char *rest;
     double v = strtod(text, &rest);
-    if (rest == text || *rest || !isfinite(v) || text[0] == ' ') return false;
+    if (rest == text || *rest || !isfinite(v)) return false;
     if (!any && !(v >= o->min && v <= o->max)) return false;
     *(double *)o->target = v;
     return true;
@@ -349,12 +351,12 @@ arg_outcome args_parse(const arg_command *c, int argc, char **argv, arg_common *
         }
     }
     *n_args = n;
-    if (help) {
-        print_help(c, table);
-        return ARGS_DONE;
-    }
-    if (version) {
-        printf("churon %s\n", churon_version());
+    if (help || version) {
+        if (help) {
+            print_help(c, table);
+        } else {
+            printf("churon %s\n", churon_version());
+        }
         return ARGS_DONE;
     }
     return check_count(c, n, args);

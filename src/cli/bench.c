@@ -484,7 +484,7 @@ int cmd_bench(int argc, char **argv) {
     int code = EXIT_USAGE;
     arg_outcome outcome = args_parse(&c, argc, argv, &r.common, argv, &n_args);
     if (outcome == ARGS_DONE) {
-        code = EXIT_YES;
+        code = cli_finish(EXIT_YES);
     } else if (outcome == ARGS_RUN) {
         r.model = n_args ? argv[0] : NULL;
         bool of_machine = r.roofline || r.kernels;

@@ -65,6 +65,10 @@ bool cli_write(const char *bytes, size_t n) {
 }
 
 int cli_finish(int result) {
+    if (fflush(stdout) != 0 && errno != EPIPE && !write_failed) { /* help and version go through stdio */
+        write_failed = true;
+        cli_error("stdout: cannot write: %s", strerror(errno));
+    }
     return write_failed && result == EXIT_YES ? EXIT_NO : result;
 }
 

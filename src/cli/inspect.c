@@ -75,8 +75,7 @@ cleanup:
     return st;
 }
 
-static status inspect_file(inspection *in, uint64_t ctx, const arg_common *common, bool *wrong_usage,
-                           error *err) {
+static status inspect_file(inspection *in, uint64_t ctx, const arg_common *common, error *err) {
     TRY(read_text(in->g, "general.architecture", &in->architecture, err));
     TRY(read_text(in->g, "general.name", &in->name, err));
     TRY(gguf_get_string_or_null(in->g, "tokenizer.chat_template", &in->template_source, err));
@@ -91,9 +90,16 @@ static status inspect_file(inspection *in, uint64_t ctx, const arg_common *commo
         if (err) *err = in->why_not;
         return st;
     }
+    size_t packed_bytes;
+    st = lm_model_check(in->g, &packed_bytes, &in->why_not);
+    if (st == CHURON_NO_MEMORY) return error_no_memory(err, "model", 0);
+    if (st != CHURON_OK) {
+        in->runs = false;
+        return CHURON_OK;
+    }
+    in->memory_weights = packed_bytes;
     if (ctx > in->config.context_trained) {
-        *wrong_usage = true;
-        return error_set(err, CHURON_INVALID,
+        return error_set(err, CHURON_LIMIT,
                          "field --ctx: expected at most %u (what the model was trained with), got %llu",
                          in->config.context_trained, (unsigned long long)ctx);
     }
@@ -395,16 +401,15 @@ static int inspect_model(const char *model, uint64_t ctx, const arg_common *comm
     inspection in = {0};
     status st;
     int code = EXIT_NO;
-    bool wrong_usage = false;
     TRY_GOTO(store_resolve(model, &path, &err));
     TRY_GOTO(gguf_open(&g, str_cstr(&path), &err));
     in.g = g;
     in.path = str_cstr(&path);
-    TRY_GOTO(inspect_file(&in, ctx, common, &wrong_usage, &err));
+    TRY_GOTO(inspect_file(&in, ctx, common, &err));
     if (common->json) TRY_GOTO(store_digest(in.path, in.digest, &err));
     code = common->json ? print_json(&in) : print_text(&in);
 cleanup:
-    if (st != CHURON_OK) code = wrong_usage ? cli_fail("inspect", &err) : cli_refuse("inspect", &err);
+    if (st != CHURON_OK) code = cli_refuse("inspect", &err);
     tokenizer_free(in.tok);
     str_free(&in.architecture);
     str_free(&in.name);
@@ -436,6 +441,6 @@ int cmd_inspect(int argc, char **argv) {
                            .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     return inspect_model(argv[0], ctx, &common);
 }

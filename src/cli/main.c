@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
     bool asks_help = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
     if (asks_help && argc == 2) {
         print_help(stdout);
-        return EXIT_YES;
+        return cli_finish(EXIT_YES);
     }
     if (asks_help) { /* churon help COMMAND */
         word = argv[2];

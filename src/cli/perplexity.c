@@ -96,6 +96,6 @@ int cmd_perplexity(int argc, char **argv) {
                            .max_args = 2};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     return measure(argv[0], argv[1], ctx, &common);
 }

@@ -87,7 +87,7 @@ int cmd_pull(int argc, char **argv) {
         .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     error err;
     pull_result r = {0};
     progress p = progress_begin(common.quiet);

@@ -380,7 +380,7 @@ int cmd_run(int argc, char **argv) {
         if (code == EXIT_YES && interrupt_begin(&err) != CHURON_OK) code = cli_refuse("run", &err);
         if (code == EXIT_YES) code = open_and_run(&o);
     } else if (outcome == ARGS_DONE) {
-        code = EXIT_YES;
+        code = cli_finish(EXIT_YES);
     }
     args_list_free(&o.stop);
     args_list_free(&o.bias);

@@ -202,7 +202,7 @@ int cmd_serve(int argc, char **argv) {
                            .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     if (f.name && !*f.name) return args_wrong(&c, "--name", "a name", "\"\"");
     if (!f.tls_cert != !f.tls_key) {
         return args_wrong(&c, f.tls_cert ? "--tls-key" : "--tls-cert", "a file beside the other", "nothing");

@@ -159,7 +159,7 @@ int cmd_tokenize(int argc, char **argv) {
                            .max_args = 2};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &r.common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     r.model = argv[0];
     r.text = n_args > 1 ? argv[1] : NULL;
     int sources = (r.text != NULL) + (r.file != NULL) + (r.decode != NULL);

@@ -62,7 +62,7 @@ int cmd_version(int argc, char **argv) {
                            .example = "churon version --json"};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? EXIT_YES : EXIT_USAGE;
+    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     error err;
     const kernels *k;
     if (kernels_select(&k, &err) != CHURON_OK) return cli_refuse("version", &err);

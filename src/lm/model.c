@@ -177,23 +177,38 @@ static status check_rope_factors(const lm_model *m, error *err) {
     return CHURON_OK;
 }
 
+/* Makes the model of the loader's file without its weights: after this every tensor that it needs is known to
+ * be there, to have the right shape and a type that can be packed, and l->at is the sum of the packed sizes.
+ */
+static status measure(loader *l) {
+    lm_model *m = mem_calloc(1, sizeof *m);
+    if (!m) return error_no_memory(l->err, "model", sizeof *m);
+    l->m = m;
+    TRY(lm_config_read(l->g, &m->config, l->err));
+    m->layers = mem_calloc(m->config.n_layer, sizeof *m->layers);
+    l->used = mem_calloc(gguf_n_tensors(l->g), sizeof *l->used);
+    if (!m->layers || !l->used)
+        return error_no_memory(l->err, "model", m->config.n_layer * sizeof *m->layers);
+    TRY(visit_model(l));
+    return refuse_unused(l);
+}
+
+status lm_model_check(const gguf *g, size_t *bytes, error *err) {
+    loader l = {.g = g, .err = err};
+    const status st = measure(&l);
+    *bytes = l.at;
+    mem_free(l.used);
+    lm_model_free(l.m);
+    return st;
+}
+
 status lm_model_load(lm_model **out, const gguf *g, const kernels *k, pool *p, error *err) {
     *out = NULL;
     status st = CHURON_OK;
     loader l = {.g = g, .p = p, .err = err};
-    lm_model *m = mem_calloc(1, sizeof *m);
-    if (!m) return error_no_memory(err, "model", sizeof *m);
-    l.m = m;
+    TRY_GOTO(measure(&l));
+    lm_model *m = l.m;
     m->k = k;
-    TRY_GOTO(lm_config_read(g, &m->config, err));
-    m->layers = mem_calloc(m->config.n_layer, sizeof *m->layers);
-    l.used = mem_calloc(gguf_n_tensors(g), sizeof *l.used);
-    if (!m->layers || !l.used) {
-        st = error_no_memory(err, "model", m->config.n_layer * sizeof *m->layers);
-        goto cleanup;
-    }
-    TRY_GOTO(visit_model(&l));
-    TRY_GOTO(refuse_unused(&l));
     m->weights_bytes = l.at;
     m->weights = mem_pages(l.at);
     if (!m->weights) {
@@ -205,10 +220,10 @@ status lm_model_load(lm_model **out, const gguf *g, const kernels *k, pool *p, e
     TRY_GOTO(visit_model(&l));
     TRY_GOTO(check_rope_factors(m, err));
     *out = m;
-    m = NULL;
+    l.m = NULL;
 cleanup:
     mem_free(l.used);
-    lm_model_free(m);
+    lm_model_free(l.m);
     return st;
 }
 

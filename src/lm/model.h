@@ -35,5 +35,8 @@ typedef struct lm_model {
  * the packed size plus one tensor. `g` may be freed afterwards. */
 MUST_USE status lm_model_load(lm_model **out, const gguf *g, const kernels *k, pool *p, error *err);
 void lm_model_free(lm_model *m);
+/* Everything that lm_model_load checks of the tensors (names, shapes, types) without reading one; *bytes:
+ * what they take when packed. */
+MUST_USE status lm_model_check(const gguf *g, size_t *bytes, error *err);
 
 #endif

@@ -342,7 +342,24 @@ def test_inspect(churon, smollm2):
     text = churon_run(churon, "inspect", smollm2).stdout.decode()
     for part in ("30 layers", "8192 tokens", "smollm", "134.5 million", "MiB"):
         assert part in text
-    refused(churon_run(churon, "inspect", smollm2, "--ctx", "9000"), 2, "--ctx", "8192", "9000")
+    refused(churon_run(churon, "inspect", smollm2, "--ctx", "9000"), 1, "--ctx", "8192", "9000")
+
+
+def test_inspect_says_why_a_file_does_not_run(churon, smollm2, tmp_path):
+    """A tensor of another name: inspect and run give the same reason."""
+    whole = open(smollm2, "rb").read()
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(whole.replace(b"blk.7.ffn_down.weight", b"blk.7.ffn_dowm.weight"))
+    got = as_json(churon_run(churon, "inspect", str(broken), "--json"))
+    assert got["runs"] is False and "blk.7.ffn_down.weight" in got["why_not"]
+    refused(churon_run(churon, "run", str(broken), "x"), 1, got["why_not"])
+
+
+def test_help_to_a_full_disk(churon):
+    for command in (["--help"], ["--version"], ["run", "--help"], ["inspect", "--help"], ["bench", "--help"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([churon, *command], stdout=full, stderr=subprocess.PIPE, timeout=20)
+        assert done.returncode == 1 and b"stdout" in done.stderr
 
 
 def test_tokenize(churon, smollm2, tmp_path):
