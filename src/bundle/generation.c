@@ -195,6 +195,8 @@ status generation_start(generation **out, lm_bundle *b, engine_seq *seq, const g
                             .max_tokens = r->max_tokens ? r->max_tokens : engine_context(lm_bundle_engine(b)),
                             .stop_ids = stop_ids.ids,
                             .n_stop_ids = stop_ids.len,
+                            .priority = r->priority,
+                            .deadline = r->deadline,
                             .user = g,
                             .on_token = on_token,
                             .on_end = on_end};

@@ -61,6 +61,8 @@ typedef struct generation_request {
     size_t n_stop_ids;
     bool ignore_eos;
     bool special_text; /* show control tokens as text */
+    int32_t priority;  /* of engine_job_options */
+    double deadline;   /* clock_seconds() after which it ends with FINISH_TIMEOUT; 0: none */
 } generation_request;
 
 /* Checks everything that does not depend on the prompt; names the field in SURFACE's spelling. */

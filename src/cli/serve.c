@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "registry/store.h"
+#include "serve/keys.h"
 #include "serve/server.h"
 
 #include <pthread.h>
@@ -13,7 +14,9 @@
 
 typedef struct serve_flags {
     const char *host, *name, *tls_cert, *tls_key, *keys;
-    uint64_t port, ctx, kv_memory, max_running, max_queued_tokens, max_body, max_connections;
+    uint64_t port, ctx, kv_memory, max_running, max_queued_tokens, step_tokens, max_body, max_connections;
+    double inter_token_ms;
+    bool no_prefix_cache;
 } serve_flags;
 
 /* The digest is computed beside loading, on its own thread. */
@@ -30,9 +33,12 @@ static void *run_digest(void *user) {
     return NULL;
 }
 
-static status open_model(lm_bundle **out, const char *path, const serve_flags *f, uint64_t threads,
-                         char digest[DIGEST_HEX], error *err) {
+static status open_model(lm_bundle **out, const char *path, const serve_flags *f, const key_list *keys,
+                         uint64_t threads, char digest[DIGEST_HEX], error *err) {
     *out = NULL;
+    engine_tenant *tenants;
+    size_t n_tenants;
+    TRY(keys_tenants(keys, &tenants, &n_tenants, err));
     digest_task task = {.path = path};
     pthread_t thread;
     const bool started = pthread_create(&thread, NULL, run_digest, &task) == 0;
@@ -41,8 +47,14 @@ static status open_model(lm_bundle **out, const char *path, const serve_flags *f
                                  .engine = {.context = (size_t)f->ctx,
                                             .max_running = (size_t)f->max_running,
                                             .max_queued_tokens = (size_t)f->max_queued_tokens,
-                                            .kv_memory = f->kv_memory}};
+                                            .step_tokens = (size_t)f->step_tokens,
+                                            .kv_memory = f->kv_memory,
+                                            .inter_token_target = f->inter_token_ms / 1e3,
+                                            .no_prefix_cache = f->no_prefix_cache,
+                                            .tenants = tenants,
+                                            .n_tenants = n_tenants}};
     status st = lm_bundle_open(out, path, &o, err);
+    mem_free(tenants);
     if (started) pthread_join(thread, NULL);
     if (st == CHURON_OK && task.st != CHURON_OK) {
         if (err) *err = task.err;
@@ -87,11 +99,8 @@ static void print_ready(const server *s, const serve_flags *f, const char *id, d
 }
 
 static status serve(lm_bundle *b, const char *id, const char *digest, const serve_flags *f,
-                    const arg_common *common, double start, error *err) {
-    char **keys = NULL;
-    size_t n_keys = 0;
+                    const key_list *keys, const arg_common *common, double start, error *err) {
     server *s = NULL;
-    if (f->keys) TRY(server_keys_read(&keys, &n_keys, f->keys, err));
     const server_options o = {.http = {.host = f->host,
                                        .port = (uint16_t)f->port,
                                        .max_body = (size_t)f->max_body,
@@ -100,11 +109,11 @@ static status serve(lm_bundle *b, const char *id, const char *digest, const serv
                                        .tls_key = f->tls_key},
                               .model_id = id,
                               .digest = digest,
-                              .keys = (const char *const *)keys,
-                              .n_keys = n_keys,
+                              .keys = keys->items,
+                              .n_keys = keys->n,
+                              .max_queued_tokens = (size_t)f->max_queued_tokens,
                               .temperature_given = lm_bundle_names_temperature(b)};
     status st = server_create(&s, b, &o, err);
-    server_keys_free(keys, n_keys);
     if (st == CHURON_OK) {
         print_ready(s, f, id, clock_seconds() - start, common);
         st = server_run(s, err);
@@ -161,6 +170,24 @@ int cmd_serve(int argc, char **argv) {
          .umin = 1,
          .umax = UINT32_MAX,
          .help = "prompt tokens that may wait; over it requests get 429 (default 65536)"},
+        {.name = "step-tokens",
+         .kind = ARG_UINT,
+         .target = &f.step_tokens,
+         .value = "N",
+         .umin = 1,
+         .umax = 65536,
+         .help = "tokens computed in one step, of answers and prompts together (default 128)"},
+        {.name = "inter-token-target",
+         .kind = ARG_DOUBLE,
+         .target = &f.inter_token_ms,
+         .value = "MS",
+         .min = 0.1,
+         .max = 60000,
+         .help = "milliseconds between an answer's tokens that prompts must leave room for (default 50)"},
+        {.name = "no-prefix-cache",
+         .kind = ARG_FLAG,
+         .target = &f.no_prefix_cache,
+         .help = "compute every prompt whole, also where another began the same"},
         {.name = "max-body",
          .kind = ARG_BYTES,
          .target = &f.max_body,
@@ -178,7 +205,7 @@ int cmd_serve(int argc, char **argv) {
          .kind = ARG_STRING,
          .target = &f.keys,
          .value = "FILE",
-         .help = "API keys, one a line; requests then need one"},
+         .help = "API keys, one a line: KEY [tenant=NAME] [weight=W] [admin]; requests then need one"},
         {.name = "tls-cert",
          .kind = ARG_STRING,
          .target = &f.tls_cert,
@@ -213,15 +240,18 @@ int cmd_serve(int argc, char **argv) {
     lm_bundle *b = NULL;
     char *id = NULL;
     char digest[DIGEST_HEX] = "";
+    key_list keys = {0};
     status st = store_resolve(argv[0], &path, &err);
-    if (st == CHURON_OK) st = open_model(&b, str_cstr(&path), &f, common.threads, digest, &err);
+    if (st == CHURON_OK && f.keys) st = keys_read(&keys, f.keys, &err);
+    if (st == CHURON_OK) st = open_model(&b, str_cstr(&path), &f, &keys, common.threads, digest, &err);
     if (st == CHURON_OK) {
         id = model_id(argv[0], str_cstr(&path), f.name);
         if (!id) st = error_no_memory(&err, "model name", path.len);
     }
-    if (st == CHURON_OK) st = serve(b, id, digest, &f, &common, start, &err);
+    if (st == CHURON_OK) st = serve(b, id, digest, &f, &keys, &common, start, &err);
     lm_bundle_close(b);
     mem_free(id);
+    keys_free(&keys);
     str_free(&path);
     return st == CHURON_OK ? EXIT_YES : cli_refuse(c.name, &err);
 }

@@ -198,10 +198,18 @@ http_gone http_client_gone(const http_exchange *x) {
     return x->gone;
 }
 
-static char *decoded_path(struct evhttp_request *req) {
+/* The path of the request's target. What begins with a slash is a path, also with a second slash, which a URI
+ * parser would take for a host's name. */
+static char *raw_path(struct evhttp_request *req) {
+    const char *target = evhttp_request_get_uri(req);
+    if (target && *target == '/') return mem_strndup(target, strcspn(target, "?#"));
     const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(req);
-    const char *raw = uri ? evhttp_uri_get_path(uri) : NULL;
-    char *path = mem_strdup(raw && *raw ? raw : "/");
+    const char *path = uri ? evhttp_uri_get_path(uri) : NULL;
+    return mem_strdup(path && *path ? path : "/");
+}
+
+static char *decoded_path(struct evhttp_request *req) {
+    char *path = raw_path(req);
     if (!path) return NULL;
     char *to = path;
     for (const char *p = path; *p; p++) {

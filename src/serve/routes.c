@@ -111,13 +111,33 @@ status server_check_model(const server *s, const char *model, error *err) {
     return error_set(err, CHURON_NOT_FOUND, "model: expected %s, got %.80s", s->model_id, model);
 }
 
+static const char *capacity_name(const server *s) {
+    return s->capacity < engine_context(s->engine) ? "what --kv-memory holds" : "the context";
+}
+
+status server_check_length(const server *s, const char *field, size_t prompt, size_t max_tokens, error *err) {
+    const size_t most = s->capacity, wanted = max_tokens ? max_tokens : 1;
+    const char *what = capacity_name(s);
+    if (prompt == 0)
+        return error_set(err, CHURON_INVALID, "%s: expected at least one token, got none", field);
+    if (prompt < most && wanted <= most - prompt) return CHURON_OK;
+    if (!max_tokens || prompt >= most) {
+        return error_set(err, CHURON_LIMIT,
+                         "%s: expected at most %zu tokens with the answer (%s), got a prompt of %zu", field,
+                         most, what, prompt);
+    }
+    return error_set(err, CHURON_LIMIT,
+                     "max_tokens: expected at most %zu (%s, %zu, less the prompt's %zu), got %zu",
+                     most - prompt, what, most, prompt, wanted);
+}
+
 status server_tokenize_prompt(const server *s, const char *text, size_t len, const char *field,
                               token_list *out, error *err) {
-    const size_t context = engine_context(s->engine), least = len / s->longest_token;
-    if (least > context) {
+    /* Not worth reading when even the longest tokens would be too many. */
+    if (len / s->longest_token > s->capacity) {
         return error_set(err, CHURON_LIMIT,
-                         "%s: expected at most %zu tokens with the answer (the context), got at least %zu",
-                         field, context, least);
+                         "%s: expected at most %zu tokens with the answer (%s), got at least %zu", field,
+                         s->capacity, capacity_name(s), len / s->longest_token);
     }
     const tokenizer *t = lm_bundle_tokenizer(s->bundle);
     const tokenize_options o = {.add_special = true, .parse_special = true};
@@ -159,7 +179,7 @@ static void get_version(server *s, http_exchange *x) {
     json_out_cstr(&j, "digest", *s->digest ? s->digest : NULL);
     json_out_cstr(&j, "isa", lm_bundle_model(s->bundle)->k->name);
     json_out_uint(&j, "threads", lm_bundle_threads(s->bundle));
-    json_out_uint(&j, "context", engine_context(s->engine));
+    json_out_uint(&j, "context", s->capacity);
     /* What `churon run` takes when nothing is said; the page does too. */
     const sampler_params d = lm_bundle_sampling_defaults(s->bundle);
     json_out_object(&j, "sampling");
@@ -175,7 +195,7 @@ static void get_version(server *s, http_exchange *x) {
 
 static void get_metrics(server *s, http_exchange *x) {
     str out = {0};
-    server_update_metrics(s);
+    measure_update(s);
     metrics_write(s->m.all, &out);
     if (out.failed) {
         server_reply_json(s, x, &out);
@@ -245,16 +265,49 @@ static void add_provenance(server *s, http_exchange *x) {
     if (*s->digest) http_reply_header(x, "X-Churon-Digest", s->digest);
 }
 
+static const char ANONYMOUS[] = "default", TENANT_HEADER[] = "X-Churon-Tenant";
+
 /* Compares digests of equal length with every key, so that neither time nor early exit tells anything. */
-static bool is_authorized(const server *s, const http_exchange *x) {
-    if (s->n_keys == 0) return true;
+static const server_key *key_of(const server *s, const http_exchange *x) {
     const char *header = http_request_header(x, "Authorization");
     char digest[DIGEST_HEX] = "";
-    if (!header || strncasecmp(header, "Bearer ", 7) != 0) return false;
-    if (digest_bytes(header + 7, strlen(header + 7), digest, NULL) != CHURON_OK) return false;
-    int match = 0;
-    for (size_t i = 0; i < s->n_keys; i++) match |= CRYPTO_memcmp(digest, s->keys[i], DIGEST_HEX) == 0;
-    return match != 0;
+    if (!header || strncasecmp(header, "Bearer ", 7) != 0) return NULL;
+    if (digest_bytes(header + 7, strlen(header + 7), digest, NULL) != CHURON_OK) return NULL;
+    size_t match = s->n_keys;
+    for (size_t i = 0; i < s->n_keys; i++) {
+        if (CRYPTO_memcmp(digest, s->keys[i].digest, DIGEST_HEX) == 0) match = i;
+    }
+    return match < s->n_keys ? &s->keys[match] : NULL;
+}
+
+/* Fills s->caller. With keys the key says who asks, and a client that claims to be a tenant is refused: a
+ * name that is chosen must not reach what another's prompts have left. Without keys the header separates
+ * those whom something in front of the server has told apart. False: refused here. */
+static bool identify(server *s, http_exchange *x, bool guarded) {
+    const char *claim = http_request_header(x, TENANT_HEADER);
+    s->caller = (caller){.admin = s->n_keys == 0};
+    snprintf(s->caller.tenant, sizeof s->caller.tenant, "%s", ANONYMOUS);
+    if (!guarded) return true;
+    if (s->n_keys) {
+        const server_key *k = key_of(s, x);
+        if (!k) {
+            http_reply_header(x, "WWW-Authenticate", "Bearer");
+            server_reply_status(s, x, 401, "invalid_request_error", NULL, "invalid_api_key",
+                                "Authorization: expected Bearer and a key that this server knows");
+            return false;
+        }
+        snprintf(s->caller.tenant, sizeof s->caller.tenant, "%s", k->tenant);
+        s->caller.admin = k->admin;
+    }
+    if (!claim) return true;
+    if (s->n_keys || !tenant_name_is_valid(claim, strlen(claim))) {
+        server_reply_status(s, x, 400, "invalid_request_error", TENANT_HEADER, "invalid",
+                            s->n_keys ? "X-Churon-Tenant: expected none, the key says which tenant asks"
+                                      : "X-Churon-Tenant: expected 1 to 63 letters, digits or . _ -");
+        return false;
+    }
+    snprintf(s->caller.tenant, sizeof s->caller.tenant, "%s", claim);
+    return true;
 }
 
 static bool is_json(const http_exchange *x) {
@@ -272,12 +325,7 @@ static bool admit(server *s, http_exchange *x, bool post, bool guarded, bool com
                             post ? "method: expected POST" : "method: expected GET");
         return false;
     }
-    if (guarded && !is_authorized(s, x)) {
-        http_reply_header(x, "WWW-Authenticate", "Bearer");
-        server_reply_status(s, x, 401, "invalid_request_error", NULL, "invalid_api_key",
-                            "Authorization: expected Bearer and a key that this server knows");
-        return false;
-    }
+    if (!identify(s, x, guarded)) return false;
     if (computes && s->draining) {
         metric_add(server_counter_refused(s, "draining"), 1);
         http_reply_header(x, "Retry-After", "5");

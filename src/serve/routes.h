@@ -7,6 +7,5 @@
 
 void routes_dispatch(void *user, http_exchange *x); /* http_handler; user: server */
 void routes_observe(void *user, int code);          /* http_observer */
-void server_update_metrics(server *s);              /* gauges and totals of the engine, before a scrape */
 
 #endif

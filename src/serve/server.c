@@ -18,173 +18,18 @@
 
 enum { TICK_MS = 500, DRAIN_TICK_MS = 20 };
 
-/* ---- metrics ---------------------------------------------------------------------------------------- */
-
-/* Seconds: a small model's token takes half a millisecond, a large one's prompt minutes. */
-static const double fine_seconds[] = {0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015,
-                                      0.02,   0.03,  0.05,  0.075, 0.1,   0.2,    0.5,  1,
-                                      2.5,    5,     10,    30,    60,    120,    300};
-static const double token_counts[] = {1,   2,    5,    10,   20,    50,    100,   200,
-                                      500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
-enum {
-    N_FINE = sizeof fine_seconds / sizeof *fine_seconds,
-    N_COUNTS = sizeof token_counts / sizeof *token_counts
-};
-
-static status create_metrics(server *s, error *err) {
-    server_metrics *m = &s->m;
-    TRY(metrics_create(&m->all, err));
-    metrics_label(&m->label, "model_name", s->model_id);
-    TRY(str_check(&m->label, err));
-    metrics *all = m->all;
-    const char *l = str_cstr(&m->label);
-    m->running = metrics_gauge(all, "vllm:num_requests_running", l, "Answers in the current step.");
-    m->waiting = metrics_gauge(all, "vllm:num_requests_waiting", l, "Answers waiting for a place.");
-    m->kv_use = metrics_gauge(all, "vllm:kv_cache_usage_perc", l, "Share of the KV cache in use, 0 to 1.");
-    m->prompt_tokens = metrics_counter(all, "vllm:prompt_tokens_total", l, "Prompt tokens computed.");
-    m->generation_tokens = metrics_counter(all, "vllm:generation_tokens_total", l, "Tokens generated.");
-    m->ttft =
-        metrics_histogram(all, "vllm:time_to_first_token_seconds", l,
-                          "From a whole request to the first token of each choice.", fine_seconds, N_FINE);
-    m->inter_token = metrics_histogram(all, "vllm:inter_token_latency_seconds", l,
-                                       "Between two tokens of one choice.", fine_seconds, N_FINE);
-    m->e2e = metrics_histogram(all, "vllm:e2e_request_latency_seconds", l,
-                               "From a whole request to the end of each choice.", fine_seconds, N_FINE);
-    m->queue = metrics_histogram(all, "vllm:request_queue_time_seconds", l, "Waiting for a place.",
-                                 fine_seconds, N_FINE);
-    m->prefill = metrics_histogram(all, "vllm:request_prefill_time_seconds", l,
-                                   "From the place to the first token.", fine_seconds, N_FINE);
-    m->decode = metrics_histogram(all, "vllm:request_decode_time_seconds", l,
-                                  "From the first token to the last.", fine_seconds, N_FINE);
-    m->prompt_length = metrics_histogram(all, "vllm:request_prompt_tokens", l, "Tokens of a prompt.",
-                                         token_counts, N_COUNTS);
-    m->answer_length = metrics_histogram(all, "vllm:request_generation_tokens", l, "Tokens of an answer.",
-                                         token_counts, N_COUNTS);
-    m->waiting_tokens = metrics_gauge(all, "churon_queued_tokens", l, "Prompt tokens waiting for a place.");
-    m->kv_pages = metrics_gauge(all, "churon_kv_pages", l, "Pages of the KV cache.");
-    m->kv_free = metrics_gauge(all, "churon_kv_pages_free", l, "Free pages of the KV cache.");
-    m->steps = metrics_counter(all, "churon_steps_total", l, "Steps of the engine.");
-    m->connections = metrics_gauge(all, "churon_http_connections", NULL, "Open connections.");
-    m->exchanges =
-        metrics_gauge(all, "churon_http_requests_open", NULL, "Requests not yet answered in full.");
-    m->resident = metrics_gauge(all, "process_resident_memory_bytes", NULL, "Resident memory.");
-    metric *start = metrics_gauge(all, "process_start_time_seconds", NULL, "Start, seconds since 1970.");
-    metric_set(start, (double)s->created);
-    str build = {0};
-    metrics_label(&build, "version", CHURON_VERSION);
-    metrics_label(&build, "isa", lm_bundle_model(s->bundle)->k->name);
-    metrics_label(&build, "digest", s->digest);
-    metric_set(metrics_gauge(all, "churon_build_info", str_cstr(&build), "What runs; always 1."), 1);
-    str_free(&build);
-    /* So that a scrape shows them before they first happen. */
-    static const char *const refusals[] = {"queue", "context", "invalid", "unsupported", "draining"};
-    static const char *const cancels[] = {"disconnect", "slow_reader", "timeout"};
-    static const char *const finishes[] = {"stop", "length", "abort", "error"};
-    for (size_t i = 0; i < 5; i++) (void)server_counter_refused(s, refusals[i]);
-    for (size_t i = 0; i < 3; i++) (void)server_counter_cancelled(s, cancels[i]);
-    for (size_t i = 0; i < 4; i++) (void)server_counter_finished(s, finishes[i]);
-    return metrics_check(all, err);
-}
-
-static metric *counter_by_reason(server *s, const char *name, const char *key, const char *reason,
-                                 const char *help) {
-    str label = {0};
-    str_cat(&label, str_cstr(&s->m.label));
-    metrics_label(&label, key, reason);
-    metric *c = label.failed ? NULL : metrics_counter(s->m.all, name, str_cstr(&label), help);
-    str_free(&label);
-    return c;
-}
-
-metric *server_counter_refused(server *s, const char *reason) {
-    return counter_by_reason(s, "churon_requests_refused_total", "reason", reason,
-                             "Requests refused before anything was computed.");
-}
-
-metric *server_counter_cancelled(server *s, const char *reason) {
-    return counter_by_reason(s, "churon_requests_cancelled_total", "reason", reason,
-                             "Requests ended before their answer was complete.");
-}
-
-metric *server_counter_finished(server *s, const char *reason) {
-    return counter_by_reason(s, "vllm:request_success_total", "finished_reason", reason,
-                             "Choices that ended, by how.");
-}
-
-static double resident_bytes(void) {
-    unsigned long long pages = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f) return 0;
-    if (fscanf(f, "%llu %llu", &pages, &resident) != 2) resident = 0;
-    fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE);
-}
-
-void server_update_metrics(server *s) {
-    engine_load l;
-    engine_load_get(s->engine, &l);
-    server_metrics *m = &s->m;
-    metric_set(m->running, (double)l.running);
-    metric_set(m->waiting, (double)l.waiting);
-    metric_set(m->waiting_tokens, (double)l.waiting_tokens);
-    metric_set(m->kv_pages, (double)l.kv_pages);
-    metric_set(m->kv_free, (double)l.kv_pages_free);
-    metric_set(m->kv_use, l.kv_pages ? (double)(l.kv_pages - l.kv_pages_free) / (double)l.kv_pages : 0);
-    metric_add(m->steps, l.steps - s->counted.steps);
-    metric_add(m->prompt_tokens, l.prompt_tokens - s->counted.prompt_tokens);
-    metric_add(m->generation_tokens, l.generated_tokens - s->counted.generated_tokens);
-    s->counted = l;
-    metric_set(m->connections, (double)http_server_connections(s->http));
-    metric_set(m->exchanges, (double)http_server_exchanges(s->http));
-    metric_set(m->resident, resident_bytes());
-}
-
 /* ---- keys ------------------------------------------------------------------------------------------- */
-
-status server_keys_read(char ***keys, size_t *n, const char *path, error *err) {
-    *keys = NULL;
-    *n = 0;
-    char *line = NULL;
-    size_t cap = 0;
-    status st = CHURON_OK;
-    FILE *f = fopen(path, "r");
-    if (!f) return error_set(err, CHURON_IO, "keys: cannot read %s: %s", path, strerror(errno));
-    while (getline(&line, &cap, f) >= 0) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (!*line || *line == '#') continue;
-        char **grown = mem_realloc(*keys, (*n + 1) * sizeof **keys);
-        if (grown) *keys = grown;
-        char *copy = grown ? mem_strdup(line) : NULL;
-        if (!copy) {
-            st = error_no_memory(err, "keys", cap);
-            break;
-        }
-        (*keys)[(*n)++] = copy;
-    }
-    free(line);
-    fclose(f);
-    if (st == CHURON_OK && *n == 0) {
-        st = error_set(err, CHURON_INVALID, "keys: expected at least one key in %s, got none", path);
-    }
-    if (st != CHURON_OK) {
-        server_keys_free(*keys, *n);
-        *keys = NULL;
-        *n = 0;
-    }
-    return st;
-}
-
-void server_keys_free(char **keys, size_t n) {
-    for (size_t i = 0; i < n; i++) mem_free(keys[i]);
-    mem_free(keys);
-}
 
 static status copy_keys(server *s, error *err) {
     if (s->o.n_keys == 0) return CHURON_OK;
     s->keys = mem_calloc(s->o.n_keys, sizeof *s->keys);
     if (!s->keys) return error_no_memory(err, "keys", s->o.n_keys * sizeof *s->keys);
     for (size_t i = 0; i < s->o.n_keys; i++) {
-        TRY(digest_bytes(s->o.keys[i], strlen(s->o.keys[i]), s->keys[i], err));
+        const api_key *from = &s->o.keys[i];
+        server_key *to = &s->keys[i];
+        TRY(digest_bytes(from->key, strlen(from->key), to->digest, err));
+        snprintf(to->tenant, sizeof to->tenant, "%s", from->tenant);
+        to->admin = from->admin;
     }
     s->n_keys = s->o.n_keys;
     return CHURON_OK;
@@ -274,6 +119,13 @@ static size_t longest_token(const lm_bundle *b) {
     return longest;
 }
 
+static size_t capacity(engine *e) {
+    engine_load l;
+    engine_load_get(e, &l);
+    const size_t context = engine_context(e), held = l.kv_pages * l.kv_page_tokens;
+    return held && held < context ? held : context;
+}
+
 static status name_server(server *s, error *err) {
     const char *name = s->o.model_id ? s->o.model_id : lm_bundle_name(s->bundle);
     s->model_id = mem_strdup(name);
@@ -302,10 +154,11 @@ status server_create(server **out, lm_bundle *bundle, const server_options *o, e
     s->o = *o;
     s->bundle = bundle;
     s->engine = lm_bundle_engine(bundle);
+    s->capacity = capacity(s->engine);
     s->last_tick = clock_seconds();
     TRY_GOTO(name_server(s, err));
     TRY_GOTO(copy_keys(s, err));
-    TRY_GOTO(create_metrics(s, err));
+    TRY_GOTO(measure_create(s, err));
     TRY_GOTO(feed_create(&s->feed, FEED_BYTES, err));
     s->base = event_base_new();
     if (!s->base) {
@@ -357,8 +210,7 @@ void server_free(server *s) {
     }
     if (s->base) event_base_free(s->base);
     feed_free(s->feed);
-    metrics_free(s->m.all);
-    str_free(&s->m.label);
+    measure_free(s);
     mem_free(s->keys);
     mem_free(s->model_id);
     mem_free(s);

@@ -7,16 +7,18 @@
 
 #include "bundle/lm_bundle.h"
 #include "serve/http.h"
+#include "serve/keys.h"
 
 typedef struct server server;
 
 typedef struct server_options {
     http_options http;
-    const char *model_id;    /* what clients call the model; copied */
-    const char *digest;      /* SHA-256 of the model file in hex, or NULL; copied */
-    const char *const *keys; /* API keys, NULL: none are asked for; copied as digests */
+    const char *model_id; /* what clients call the model; copied */
+    const char *digest;   /* SHA-256 of the model file in hex, or NULL; copied */
+    const api_key *keys;  /* [n_keys]; NULL: none are asked for; copied, the keys as digests */
     size_t n_keys;
-    bool temperature_given; /* the model's file names a temperature: it is the default instead of 1 */
+    size_t max_queued_tokens; /* of the engine, for the 429 that needs no reading; 0: 65,536 */
+    bool temperature_given;   /* the model's file names a temperature: it is the default instead of 1 */
 } server_options;
 
 /* Binds the port. The bundle must have an engine and outlive the server. */
@@ -26,10 +28,5 @@ uint16_t server_port(const server *s);
 /* Serves until SIGTERM or SIGINT (running answers are finished, new ones refused) or a second of these
  * (everything ends at once). */
 MUST_USE status server_run(server *s, error *err);
-
-/* Keys from a file: one a line; empty lines and lines that begin with # do not count. The caller frees each
- * and the array with mem_free. At least one, or an error. */
-MUST_USE status server_keys_read(char ***keys, size_t *n, const char *path, error *err);
-void server_keys_free(char **keys, size_t n);
 
 #endif

@@ -3,9 +3,9 @@
 #ifndef SERVE_SERVER_INTERNAL_H
 #define SERVE_SERVER_INTERNAL_H
 
-#include "observe/metrics.h"
 #include "registry/digest.h"
 #include "serve/feed.h"
+#include "serve/measure.h"
 #include "serve/server.h"
 
 #include <event2/event.h>
@@ -13,15 +13,17 @@
 
 enum { MAX_LIVE_CHOICES = 1024, REQUEST_ID_MAX = 64 };
 
-typedef struct server_metrics {
-    metrics *all;
-    str label; /* model_name="…" */
-    metric *running, *waiting, *waiting_tokens, *kv_use, *kv_pages, *kv_free;
-    metric *connections, *exchanges, *resident;
-    metric *prompt_tokens, *generation_tokens, *steps;
-    metric *ttft, *inter_token, *e2e, *queue, *prefill, *decode;
-    metric *prompt_length, *answer_length;
-} server_metrics;
+typedef struct server_key {
+    char digest[DIGEST_HEX];
+    char tenant[TENANT_NAME_MAX + 1];
+    bool admin;
+} server_key;
+
+/* Who sent a request. */
+typedef struct caller {
+    char tenant[TENANT_NAME_MAX + 1];
+    bool admin;
+} caller;
 
 struct answer;
 
@@ -40,12 +42,13 @@ struct server {
     pthread_t service;
     bool service_started;
     server_metrics m;
-    engine_load counted; /* totals that the counters have already */
     double tokens_per_s; /* recent speed of the engine, for Retry-After */
     double last_tick;
     uint64_t last_tokens;
-    char (*keys)[DIGEST_HEX];
+    server_key *keys; /* [n_keys] */
     size_t n_keys;
+    size_t
+        capacity; /* tokens that one sequence can have: the context, or less where the KV cache is smaller */
     bool draining, stopping;
     size_t live_choices;
     struct answer *answers; /* all, for stopping */
@@ -54,6 +57,7 @@ struct server {
     char id_prefix[17];     /* random, of this process */
     uint64_t next_id;
     char request_id[REQUEST_ID_MAX + 1]; /* of the request being dispatched */
+    caller caller;                       /* of the request being dispatched */
     double arrived;                      /* of the request being dispatched */
 };
 
@@ -70,20 +74,23 @@ int server_error_http(const error *err, const char **type, const char **code);
 void server_unique_id(server *s, char *out, size_t size, const char *prefix);
 /* Is it the model that is served? NULL (not named) is. Fills err with CHURON_NOT_FOUND. */
 MUST_USE status server_check_model(const server *s, const char *model, error *err);
-metric *server_counter_refused(server *s, const char *reason);
-metric *server_counter_cancelled(server *s, const char *reason);
-metric *server_counter_finished(server *s, const char *reason);
+
+/* Fills err with CHURON_LIMIT if a prompt of that many tokens and an answer of max_tokens (0: at least one)
+ * are more than the context or the KV cache can hold. `field`: the prompt's. */
+MUST_USE status server_check_length(const server *s, const char *field, size_t prompt, size_t max_tokens,
+                                    error *err);
 
 /* Ids of a prompt that is text, special tokens recognised, with the file's bos; refuses early what cannot fit
  * the context. `field`: its name in errors. */
 MUST_USE status server_tokenize_prompt(const server *s, const char *text, size_t len, const char *field,
                                        token_list *out, error *err);
 
+/* api/models.c */
+void openai_models(server *s, http_exchange *x);
+void openai_model(server *s, http_exchange *x, const char *id);
 /* api/openai.c */
 void openai_chat(server *s, http_exchange *x);
 void openai_completions(server *s, http_exchange *x);
-void openai_models(server *s, http_exchange *x);
-void openai_model(server *s, http_exchange *x, const char *id);
 void openai_feed(void *user, const feed_event *event); /* user: server */
 void openai_flush(server *s);                          /* sends what a round of the feed brought */
 void openai_cancel_all(server *s);

@@ -184,6 +184,10 @@ def test_methods_and_paths(server):
                                 ("PATCH", "/", "GET, HEAD")):
         status, headers, body = server.request(path, b"" if method == "POST" else None, method=method)
         assert status == 405 and headers["Allow"] == allow and "method" in json.loads(body)["error"]["message"]
+    for target in (b"//health", b"///", b"//", b"/health/", b"http://x/nothing"):
+        assert status_of(exchange(server, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == 404, target
+    for target in (b"/health?a#b", b"http://x/health", b"/%68ealth", b"http://x"):
+        assert status_of(exchange(server, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == 200, target
     assert status_of(exchange(server, b"BREW / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) in (405, 501)
     status, _, body = server.request("/v1/engines%22%0a")
     assert status == 404 and "\n" not in json.loads(body)["error"]["message"]
@@ -263,6 +267,43 @@ def test_keys(churon, tiny, tmp_path):
     keys.write_text("# nothing\n")
     with pytest.raises(RuntimeError, match="at least one key"):
         Server(churon, tiny, "--keys", str(keys))
+    keys.write_text("alpha weight=0\n")
+    with pytest.raises(RuntimeError, match=":1: weight: expected") as e:
+        Server(churon, tiny, "--keys", str(keys))
+    assert "alpha" not in str(e.value)
+
+
+def test_the_key_says_who_asks(churon, tiny, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("alpha tenant=red weight=2\nbeta tenant=red\ngamma\n")
+    with Server(churon, tiny, "--keys", str(keys)) as server:
+        for key in ("alpha", "beta", "gamma"):
+            assert server.request("/v1/completions", BODY, headers={"Authorization": "Bearer " + key})[0] == 200
+        m = server.idle()
+        assert m['churon_tenant_requests_total{tenant="red"}'] == 2 and m['churon_tenant_requests_total{tenant="#3"}'] == 1
+        assert m['churon_tenant_generation_tokens_total{tenant="red"}'] == 2
+        assert m['churon_tenant_time_to_first_token_seconds_count{tenant="#3"}'] == 1
+        text = server.request("/metrics")[2].decode()
+        assert not [k for k in ("alpha", "beta", "gamma") if k in text]
+        for claim in ("red", "#3", "blue"):
+            status, answer = server.json("/v1/completions", BODY, headers={"Authorization": "Bearer gamma", "X-Churon-Tenant": claim})
+            assert status == 400 and answer["error"]["param"] == "X-Churon-Tenant"
+
+
+def test_without_keys_the_header_says_who_asks(churon, tiny):
+    with Server(churon, tiny) as server:
+        for claim in ("", "a b", "#1", "a" * 64, "\u00e9"):
+            status, answer = server.json("/v1/completions", BODY, headers={"X-Churon-Tenant": claim})
+            assert status == 400 and answer["error"]["param"] == "X-Churon-Tenant"
+        base = server.idle()
+        for i in range(300):  # made-up names share one label after the first
+            assert server.request("/v1/completions", BODY, headers={"X-Churon-Tenant": f"t{i}"})[0] == 200
+        assert server.request("/v1/completions", BODY)[0] == 200
+        m = server.idle()
+        names = [k for k in m if k.startswith("churon_tenant_requests_total")]
+        assert len(names) == 33 and m['churon_tenant_requests_total{tenant="t0"}'] == 1
+        assert sum(m[k] for k in names) == 301 and m['churon_tenant_requests_total{tenant="other"}'] == 269
+        assert not server.grew(base, 16 << 20)
 
 
 def test_page(server):

@@ -90,6 +90,34 @@ def test_n_choices(client, server):
     assert list(streamed.values()) == texts
 
 
+def test_best_of(client, server):
+    def complete(**more):
+        return client.completions.create(model=server.model, prompt="Once upon a time", max_tokens=12, temperature=1.0, seed=11,
+                                         logprobs=0, **more)
+
+    def mean(choice):
+        return sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs)
+
+    six = complete(n=6, best_of=6)
+    ranked = sorted(six.choices, key=mean, reverse=True)
+    best = complete(n=2, best_of=6)
+    assert [c.text for c in best.choices] == [c.text for c in ranked[:2]] and [c.index for c in best.choices] == [0, 1]
+    assert best.usage == six.usage, "all that was computed counts"
+    assert [c.text for c in six.choices] != [c.text for c in ranked], "equal numbers keep their order"
+    plain = client.completions.create(model=server.model, prompt="Once upon a time", max_tokens=12, temperature=1.0, seed=11, best_of=6)
+    assert plain.choices[0].text == ranked[0].text and plain.choices[0].logprobs is None
+    with pytest.raises(openai.BadRequestError) as e:
+        complete(n=2, best_of=6, stream=True)
+    assert e.value.param == "best_of"
+
+
+def test_priority_and_salt_do_not_change_an_answer(client, server):
+    plain = ask(client, server, temperature=0).choices[0].message.content
+    for more in ({"priority": -3}, {"priority": 7}, {"cache_salt": "mine"}):
+        assert ask(client, server, temperature=0, extra_body=more).choices[0].message.content == plain
+    assert ask(client, server).usage.prompt_tokens_details.cached_tokens >= 0
+
+
 def test_stop(client, server):
     whole = ask(client, server, "Why is the sky blue?", temperature=0, max_tokens=40).choices[0].message.content
     word = next(w for w in whole.split()[3:] if len(w) > 2)

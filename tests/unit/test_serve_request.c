@@ -32,7 +32,7 @@ static void test_a_chat_request_whole(void **state) {
         "\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,\"typical_p\":0.9,"
         "\"frequency_penalty\":1,\"presence_penalty\":-1,\"repetition_penalty\":1.5,\"seed\":-3,"
         "\"stop\":[\"x\",\"y\\u0000z\"],\"stop_token_ids\":[1,999],\"ignore_eos\":true,\"logprobs\":true,"
-        "\"top_logprobs\":5,\"logit_bias\":{\"7\":-100,\"8\":1.5},\"timeout\":2.5,\"priority\":0,"
+        "\"top_logprobs\":5,\"logit_bias\":{\"7\":-100,\"8\":1.5},\"timeout\":2.5,\"priority\":-7,"
         "\"cache_salt\":\"s\",\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":false,\"tools\":null,"
         "\"tool_choice\":\"none\",\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"]}";
     assert_int_equal(parse(&r, body, OPENAI_CHAT, &err), CHURON_OK);
@@ -43,7 +43,8 @@ static void test_a_chat_request_whole(void **state) {
     assert_true(r.stream && r.include_usage && r.logprobs && r.ignore_eos && r.has_seed);
     assert_true(r.n == 3 && r.max_tokens == 7 && r.top_logprobs == 5 && r.n_stop == 2 && r.n_stop_ids == 2);
     assert_int_equal(r.stop_len[1], 3);
-    assert_true(r.seed == (uint64_t)-3 && r.timeout == 2.5);
+    assert_true(r.seed == (uint64_t)-3 && r.timeout == 2.5 && r.priority == -7 && r.best_of == 3);
+    assert_string_equal(r.cache_salt, "s");
     assert_true(r.sampling.temperature == 0 && r.sampling.top_p == 0.5F && r.sampling.top_k == 0);
     assert_true(r.sampling.repeat_penalty == 1.5F && r.sampling.n_logprobs == 5 && r.sampling.want_logprobs);
     assert_true(r.sampling.n_bias == 2 && r.sampling.bias[0].id == 7 && r.sampling.bias[0].bias == -100);
@@ -66,7 +67,11 @@ static void test_defaults_and_prompt_forms(void **state) {
     openai_request_free(&r);
     assert_int_equal(parse(&r, "{\"prompt\":[[5],[6,7]],\"n\":2,\"best_of\":2}", OPENAI_COMPLETION, NULL),
                      CHURON_OK);
-    assert_true(r.n_prompts == 2 && r.prompts[1].n_ids == 2);
+    assert_true(r.n_prompts == 2 && r.prompts[1].n_ids == 2 && !r.sampling.want_logprobs);
+    openai_request_free(&r);
+    assert_int_equal(parse(&r, "{\"prompt\":\"a\",\"n\":2,\"best_of\":5}", OPENAI_COMPLETION, NULL),
+                     CHURON_OK);
+    assert_true(r.n == 2 && r.best_of == 5 && r.sampling.want_logprobs && !r.logprobs);
     openai_request_free(&r);
 }
 
@@ -137,7 +142,10 @@ static const refusal refusals[] = {
     C("\"logprobs\":true,\"top_logprobs\":21", "top_logprobs"),
     C("\"logprobs\":2", "logprobs"),
     C("\"top_k\":-2", "top_k"),
-    C("\"priority\":1", "priority"),
+    C("\"priority\":1.5", "priority"),
+    C("\"priority\":2147483648", "priority"),
+    C("\"cache_salt\":\"\"", "cache_salt"),
+    C("\"use_beam_search\":true", "use_beam_search"),
     C("\"timeout\":0", "timeout"),
     C("\"timeout\":-1", "timeout"),
     C("\"cache_salt\":1", "cache_salt"),
@@ -163,7 +171,9 @@ static const refusal refusals[] = {
     RAWP("{\"prompt\":[1000]}", "prompt[0]"),
     P("\"messages\":[]", "messages"),
     P("\"suffix\":\"b\"", "suffix"),
-    P("\"best_of\":2", "best_of"),
+    P("\"best_of\":1,\"n\":2", "best_of"),
+    P("\"best_of\":2,\"stream\":true", "best_of"),
+    P("\"best_of\":129", "best_of"),
     P("\"echo\":true,\"logprobs\":1", "echo"),
     P("\"logprobs\":true", "logprobs"),
     P("\"logprobs\":21", "logprobs"),

@@ -1,12 +1,6 @@
-/* openai.c: the chat and completion endpoints: from a checked request to sequences in the engine, and from
- * their events to one JSON object or a stream of server-sent events.
- *
- * An answer is one request under way; it has one choice for every text that was asked for. Its exchange may
- * end long before its choices do (the client left, an error was sent): the answer is freed when both are
- * over. Everything here runs on the serving thread except on_event. */
-#include "serve/api/openai_request.h"
-#include "serve/api/openai_write.h"
-#include "serve/server_internal.h"
+/* openai.c: the chat and completion endpoints: from a checked request to sequences in the engine, and what
+ * their events do to it. Everything here runs on the serving thread except on_event. */
+#include "serve/api/answer.h"
 
 #include "base/clock.h"
 #include "base/json_out.h"
@@ -15,37 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-
-typedef struct choice {
-    struct answer *answer;
-    feed_source source;
-    engine_seq *seq;
-    generation *gen;
-    size_t prompt; /* index of its prompt */
-    size_t prompt_tokens, tokens;
-    bool ended, role_sent;
-    finish_reason finish;
-    str text; /* of the whole answer, or what is new in a stream */
-    logprob_writer logprobs;
-    double last_token; /* time of it; 0: none yet */
-} choice;
-
-typedef struct answer {
-    struct answer *prev, *next;
-    struct answer *next_dirty;
-    bool dirty;
-    server *server;
-    http_exchange *x; /* NULL: replied to */
-    openai_request req;
-    choice *choices;           /* [n_choices] */
-    size_t n_choices, pending; /* choices that have not ended */
-    char id[48];
-    int64_t created;
-    double arrived;
-    struct event *deadline;
-    str head; /* of each event of a stream, up to the choice's index */
-    str out;  /* of a stream, this round */
-} answer;
 
 /* ---- life ------------------------------------------------------------------------------------------- */
 
@@ -70,7 +33,7 @@ static void answer_free(answer *a) {
     }
     if (a->next) a->next->prev = a->prev;
     s->live_choices -= a->n_choices;
-    if (a->deadline) event_free(a->deadline);
+    if (a->timer) event_free(a->timer);
     openai_request_free(&a->req);
     mem_free(a->choices);
     str_free(&a->head);
@@ -79,7 +42,7 @@ static void answer_free(answer *a) {
 }
 
 /* Frees the answer if nothing of it is under way. It must not be used after this. */
-static void answer_settle(answer *a) {
+void answer_settle(answer *a) {
     if (!a->x && a->pending == 0 && !a->dirty) answer_free(a);
 }
 
@@ -90,7 +53,7 @@ static void cancel_choices(answer *a) {
 }
 
 /* Ends the exchange with an error: a reply, or an event in a stream that has begun. */
-static void fail(answer *a, int code, const char *type, const char *error_code, const char *message) {
+void answer_fail(answer *a, int code, const char *type, const char *error_code, const char *message) {
     http_exchange *x = a->x;
     a->x = NULL;
     cancel_choices(a);
@@ -108,7 +71,7 @@ static void fail(answer *a, int code, const char *type, const char *error_code, 
     http_stream_end(x);
 }
 
-static void end_exchange_of_gone(answer *a, const char *why) {
+void answer_end_gone(answer *a, const char *why) {
     http_exchange *x = a->x;
     a->x = NULL;
     cancel_choices(a);
@@ -124,18 +87,22 @@ static void end_exchange_of_gone(answer *a, const char *why) {
 static void on_client_gone(void *user) {
     answer *a = user;
     if (!a->x) return;
-    end_exchange_of_gone(a, "disconnect");
+    answer_end_gone(a, "disconnect");
     answer_settle(a);
+}
+
+static void end_late(answer *a) {
+    char line[96];
+    snprintf(line, sizeof line, "timeout: expected an answer within %g seconds, got none", a->req.timeout);
+    metric_add(server_counter_cancelled(a->server, "timeout"), 1);
+    answer_fail(a, 504, "timeout_error", "timeout", line);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     answer *a = user;
     if (!a->x) return;
-    char line[96];
-    snprintf(line, sizeof line, "timeout: expected an answer within %g seconds, got none", a->req.timeout);
-    metric_add(server_counter_cancelled(a->server, "timeout"), 1);
-    fail(a, 504, "timeout_error", "timeout", line);
+    end_late(a);
     answer_settle(a);
 }
 
@@ -169,39 +136,27 @@ static status prompt_ids(const server *s, const openai_request *r, size_t i, tok
     return CHURON_OK;
 }
 
-static status check_length(const server *s, const openai_request *r, size_t prompt, error *err) {
-    const size_t context = engine_context(s->engine), wanted = r->max_tokens ? r->max_tokens : 1;
-    const char *field = r->kind == OPENAI_CHAT ? "messages" : "prompt";
-    if (prompt == 0)
-        return error_set(err, CHURON_INVALID, "%s: expected at least one token, got none", field);
-    if (prompt < context && wanted <= context - prompt) return CHURON_OK;
-    if (!r->max_tokens || prompt >= context) {
-        return error_set(err, CHURON_LIMIT,
-                         "%s: expected at most %zu tokens with the answer (the context), got a prompt of %zu",
-                         field, context, prompt);
-    }
-    return error_set(err, CHURON_LIMIT,
-                     "max_tokens: expected at most %zu (the context of %zu less the prompt's %zu), got %zu",
-                     context - prompt, context, prompt, wanted);
-}
-
 static status start_choice(answer *a, choice *c, size_t index, const token_list *ids, error *err) {
     server *s = a->server;
     const openai_request *r = &a->req;
     generation_request g = {.sampling = r->sampling,
-                            .max_tokens = r->max_tokens,
+                            .max_tokens = r->max_tokens ? r->max_tokens : s->capacity - ids->len,
                             .stop = r->stop,
                             .stop_len = r->stop_len,
                             .n_stop = r->n_stop,
                             .stop_ids = r->stop_ids,
                             .n_stop_ids = r->n_stop_ids,
-                            .ignore_eos = r->ignore_eos};
+                            .ignore_eos = r->ignore_eos,
+                            .priority = r->priority,
+                            .deadline = a->deadline};
+    const engine_seq_options who = {.tenant = s->caller.tenant, .salt = r->cache_salt};
     if (!r->has_seed && getrandom(&g.sampling.seed, sizeof g.sampling.seed, 0) < 0) {
         return error_set(err, CHURON_IO, "seed: the system gave no random number");
     }
     /* Choice 0 draws as a request for one choice would; the others from seeds spread by an odd constant. */
-    if (r->has_seed) g.sampling.seed = r->seed + (uint64_t)(index % r->n) * UINT64_C(0x9e3779b97f4a7c15);
-    TRY(engine_seq_open(&c->seq, s->engine, NULL, err));
+    if (r->has_seed)
+        g.sampling.seed = r->seed + (uint64_t)(index % r->best_of) * UINT64_C(0x9e3779b97f4a7c15);
+    TRY(engine_seq_open(&c->seq, s->engine, &who, err));
     TRY(engine_seq_append(c->seq, ids->ids, ids->len, err));
     TRY(generation_start(&c->gen, s->bundle, c->seq, &g, on_event, c, err));
     a->pending++;
@@ -211,14 +166,16 @@ static status start_choice(answer *a, choice *c, size_t index, const token_list 
 
 static status start_choices(answer *a, error *err) {
     const openai_request *r = &a->req;
-    for (size_t i = 0; i < a->n_choices; i += r->n) {
+    for (size_t i = 0; i < a->n_choices; i += r->best_of) {
         token_list ids = {0};
-        status st = prompt_ids(a->server, r, i / r->n, &ids, err);
-        if (st == CHURON_OK) st = check_length(a->server, r, ids.len, err);
-        for (size_t k = i; st == CHURON_OK && k < i + r->n; k++) {
+        status st = prompt_ids(a->server, r, i / r->best_of, &ids, err);
+        if (st == CHURON_OK)
+            st = server_check_length(a->server, r->kind == OPENAI_CHAT ? "messages" : "prompt", ids.len,
+                                     r->max_tokens, err);
+        for (size_t k = i; st == CHURON_OK && k < i + r->best_of; k++) {
             choice *c = &a->choices[k];
             c->answer = a;
-            c->prompt = i / r->n;
+            c->prompt = i / r->best_of;
             c->source.owner = c;
             c->logprobs.chat = r->kind == OPENAI_CHAT;
             st = start_choice(a, c, k, &ids, err);
@@ -229,27 +186,20 @@ static status start_choices(answer *a, error *err) {
     return CHURON_OK;
 }
 
-static void write_head(answer *a) {
-    const bool chat = a->req.kind == OPENAI_CHAT;
-    str_fmt(&a->head, "data: {\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", a->id,
-            chat ? "chat.completion.chunk" : "text_completion", (long long)a->created);
-    str_json(&a->head, a->server->model_id, strlen(a->server->model_id));
-    str_fmt(&a->head, ",\"system_fingerprint\":\"%s\",\"choices\":[", a->server->fingerprint);
-}
-
 static status set_deadline(answer *a, error *err) {
     if (a->req.timeout <= 0) return CHURON_OK;
-    a->deadline = event_new(a->server->base, -1, 0, on_deadline, a);
+    a->timer = event_new(a->server->base, -1, 0, on_deadline, a);
     const double t = a->req.timeout;
+    a->deadline = a->arrived + t;
     const struct timeval after = {(time_t)t, (suseconds_t)((t - (double)(time_t)t) * 1e6)};
-    if (!a->deadline || event_add(a->deadline, &after) != 0) return error_no_memory(err, "timeout", 0);
+    if (!a->timer || event_add(a->timer, &after) != 0) return error_no_memory(err, "timeout", 0);
     return CHURON_OK;
 }
 
 static status answer_create(answer **out, server *s, http_exchange *x, openai_request *req, error *err) {
     *out = NULL;
     answer *a = mem_calloc(1, sizeof *a);
-    const size_t n = req->kind == OPENAI_CHAT ? req->n : req->n * req->n_prompts;
+    const size_t n = req->best_of * (req->kind == OPENAI_CHAT ? 1 : req->n_prompts);
     choice *choices = mem_calloc(n, sizeof *choices);
     if (!a || !choices) {
         mem_free(a);
@@ -261,6 +211,7 @@ static status answer_create(answer **out, server *s, http_exchange *x, openai_re
                   .req = *req,
                   .choices = choices,
                   .n_choices = n,
+                  .tenant = measure_tenant(s, s->caller.tenant),
                   .next = s->answers,
                   .created = clock_unix(),
                   .arrived = s->arrived};
@@ -268,6 +219,7 @@ static status answer_create(answer **out, server *s, http_exchange *x, openai_re
     if (a->next) a->next->prev = a;
     s->answers = a;
     s->live_choices += n;
+    memcpy(a->request_id, s->request_id, sizeof a->request_id);
     server_unique_id(s, a->id, sizeof a->id, a->req.kind == OPENAI_CHAT ? "chatcmpl-" : "cmpl-");
     *out = a;
     return CHURON_OK;
@@ -280,14 +232,14 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
                               .defaults = lm_bundle_sampling_defaults(s->bundle)};
     if (!s->o.temperature_given) context.defaults.temperature = 1; /* OpenAI's default */
     if (context.defaults.repeat_last_n == 0 || context.defaults.repeat_penalty == 1) {
-        context.defaults.repeat_last_n = (uint32_t)engine_context(s->engine);
+        context.defaults.repeat_last_n = (uint32_t)s->capacity;
     }
     size_t len;
     const char *body = http_request_body(x, &len);
     openai_request req;
     TRY(openai_request_parse(&req, body, len, kind, &context, err));
     status st = server_check_model(s, req.model, err);
-    const size_t n = req.n * (kind == OPENAI_CHAT ? 1 : req.n_prompts);
+    const size_t n = req.best_of * (kind == OPENAI_CHAT ? 1 : req.n_prompts);
     if (st == CHURON_OK && s->live_choices + n > MAX_LIVE_CHOICES) {
         st = error_set(err, CHURON_BUSY, "queue: expected at most %d answers at once, got %zu more",
                        MAX_LIVE_CHOICES, s->live_choices + n - MAX_LIVE_CHOICES);
@@ -298,7 +250,7 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
     TRY(set_deadline(*out, err));
     TRY(start_choices(*out, err));
     if ((*out)->req.stream) {
-        write_head(*out);
+        answer_write_head(*out);
         TRY(str_check(&(*out)->head, err));
     }
     return CHURON_OK;
@@ -317,6 +269,9 @@ static void serve(server *s, http_exchange *x, openai_kind kind) {
         if (a) answer_settle(a);
         return;
     }
+    metric_add(a->tenant->requests, 1);
+    metric_observe(s->m.choices, (double)a->req.n);
+    if (a->req.max_tokens) metric_observe(s->m.max_tokens, (double)a->req.max_tokens);
     http_on_gone(x, on_client_gone, a);
     if (a->req.stream) {
         http_reply_header(x, "Cache-Control", "no-cache");
@@ -331,155 +286,6 @@ void openai_chat(server *s, http_exchange *x) {
 
 void openai_completions(server *s, http_exchange *x) {
     serve(s, x, OPENAI_COMPLETION);
-}
-
-/* ---- one JSON object -------------------------------------------------------------------------------- */
-
-static void write_choice_logprobs(answer *a, choice *c, str *out) {
-    str_cat(out, ",\"logprobs\":");
-    if (a->req.logprobs) {
-        logprob_writer_take(&c->logprobs, out);
-    } else {
-        str_cat(out, "null");
-    }
-}
-
-static void write_whole_choice(answer *a, choice *c, size_t index, str *out) {
-    if (index) str_put(out, ',');
-    str_fmt(out, "{\"index\":%zu,", index);
-    if (a->req.kind == OPENAI_CHAT) {
-        str_cat(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-        str_json(out, str_cstr(&c->text), c->text.len);
-        str_cat(out, ",\"refusal\":null}");
-    } else {
-        str_cat(out, "\"text\":");
-        str_json(out, str_cstr(&c->text), c->text.len);
-    }
-    write_choice_logprobs(a, c, out);
-    str_fmt(out, ",\"finish_reason\":\"%s\"}", finish_reason_name(c->finish));
-}
-
-static void write_usage(const answer *a, str *out) {
-    size_t prompt = 0, completion = 0;
-    for (size_t i = 0; i < a->n_choices; i++) {
-        if (i % a->req.n == 0) prompt += a->choices[i].prompt_tokens;
-        completion += a->choices[i].tokens;
-    }
-    openai_write_usage(out, prompt, completion);
-}
-
-static void reply_whole(answer *a) {
-    server *s = a->server;
-    str out = {0};
-    str_fmt(&out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", a->id,
-            a->req.kind == OPENAI_CHAT ? "chat.completion" : "text_completion", (long long)a->created);
-    str_json(&out, s->model_id, strlen(s->model_id));
-    str_cat(&out, ",\"choices\":[");
-    bool lost = false;
-    for (size_t i = 0; i < a->n_choices; i++) {
-        choice *c = &a->choices[i];
-        lost = lost || c->text.failed || logprob_writer_failed(&c->logprobs);
-        write_whole_choice(a, c, i, &out);
-    }
-    str_cat(&out, "],\"usage\":");
-    write_usage(a, &out);
-    str_fmt(&out, ",\"system_fingerprint\":\"%s\"}", s->fingerprint);
-    out.failed = out.failed || lost;
-    http_exchange *x = a->x;
-    a->x = NULL;
-    server_reply_json(s, x, &out);
-    str_free(&out);
-}
-
-/* ---- a stream --------------------------------------------------------------------------------------- */
-
-/* data: {…,"choices":[{"index":N,CONTENT,"logprobs":…,"finish_reason":…}]}\n\n */
-static void write_event(answer *a, choice *c, const char *finish) {
-    str *out = &a->out;
-    const bool chat = a->req.kind == OPENAI_CHAT;
-    str_add(out, a->head.data, a->head.len);
-    str_fmt(out, "{\"index\":%zu,", (size_t)(c - a->choices));
-    if (!chat) {
-        str_cat(out, "\"text\":");
-        str_json(out, str_cstr(&c->text), c->text.len);
-    } else if (finish && c->text.len == 0 && c->logprobs.n == 0) {
-        str_cat(out, "\"delta\":{}");
-    } else {
-        str_cat(out, "\"delta\":{\"content\":");
-        str_json(out, str_cstr(&c->text), c->text.len);
-        str_put(out, '}');
-    }
-    if (a->req.logprobs && c->logprobs.n) {
-        write_choice_logprobs(a, c, out);
-    } else {
-        str_cat(out, ",\"logprobs\":null");
-    }
-    if (finish) {
-        str_fmt(out, ",\"finish_reason\":\"%s\"}]", finish);
-    } else {
-        str_cat(out, ",\"finish_reason\":null}]");
-    }
-    str_cat(out, a->req.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
-}
-
-static void write_first_event(answer *a, choice *c) {
-    c->role_sent = true;
-    str *out = &a->out;
-    if (a->req.kind == OPENAI_CHAT) {
-        str_add(out, a->head.data, a->head.len);
-        str_fmt(out,
-                "{\"index\":%zu,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
-                "\"finish_reason\":null}]%s}\n\n",
-                (size_t)(c - a->choices), a->req.include_usage ? ",\"usage\":null" : "");
-    }
-}
-
-/* What a round of the feed brought for a choice. */
-static void stream_choice(answer *a, choice *c) {
-    const bool finished = c->ended && c->finish != FINISH_NONE;
-    if (c->text.len == 0 && c->logprobs.n == 0 && !finished) return;
-    if (!c->role_sent) write_first_event(a, c);
-    /* The text before its finish reason, as OpenAI streams it. */
-    if (c->text.len || c->logprobs.n) write_event(a, c, NULL);
-    str_clear(&c->text);
-    if (finished) {
-        write_event(a, c, finish_reason_name(c->finish));
-        c->finish = FINISH_NONE; /* said */
-    }
-}
-
-static void stream_end(answer *a) {
-    if (a->req.include_usage) {
-        str_add(&a->out, a->head.data, a->head.len);
-        str_cat(&a->out, "],\"usage\":");
-        write_usage(a, &a->out);
-        str_cat(&a->out, "}\n\n");
-    }
-    str_cat(&a->out, "data: [DONE]\n\n");
-}
-
-static void stream_round(answer *a) {
-    bool lost = false;
-    for (size_t i = 0; i < a->n_choices; i++) {
-        choice *c = &a->choices[i];
-        lost = lost || c->text.failed || logprob_writer_failed(&c->logprobs);
-        stream_choice(a, c);
-    }
-    if (a->pending == 0) stream_end(a);
-    if (lost || a->out.failed) {
-        fail(a, 503, "server_error", "no_memory", "server: out of memory while the answer was written");
-        return;
-    }
-    if (a->out.len && !http_stream_write(a->x, a->out.data, a->out.len)) {
-        end_exchange_of_gone(a, http_client_gone(a->x) == HTTP_SLOW ? "slow_reader" : "disconnect");
-        return;
-    }
-    str_clear(&a->out);
-    if (a->pending == 0) {
-        http_exchange *x = a->x;
-        a->x = NULL;
-        http_stream_end(x);
-    }
 }
 
 /* ---- events of the engine --------------------------------------------------------------------------- */
@@ -499,10 +305,12 @@ static void on_choice_token(choice *c, const feed_event *e) {
     server_metrics *m = &a->server->m;
     if (c->last_token == 0) {
         metric_observe(m->ttft, e->at - a->arrived);
+        metric_observe(a->tenant->ttft, e->at - a->arrived);
     } else {
         metric_observe(m->inter_token, e->at - c->last_token);
     }
     c->last_token = e->at;
+    c->logprob_sum += (double)e->token.logprob;
     if (a->x && a->req.logprobs && is_answer_token(a, e->token.id)) {
         logprob_writer_add(&c->logprobs, lm_bundle_tokenizer(a->server->bundle), &e->token);
     }
@@ -515,18 +323,28 @@ static void on_choice_end(choice *c, const feed_event *e) {
     c->ended = true;
     c->finish = e->finish;
     c->tokens = stats.tokens;
+    c->cached_tokens = stats.cached_tokens;
     a->pending--;
     choice_close(c); /* its pages are free from here on */
+    metric_add(a->tenant->prompt_tokens, stats.prompt_tokens);
+    metric_add(a->tenant->cached_tokens, stats.cached_tokens);
+    metric_add(a->tenant->generation_tokens, stats.tokens);
+    metric_observe(a->tenant->queue, stats.queue_s);
+    if (e->finish == FINISH_TIMEOUT) {
+        if (a->x) end_late(a);
+        return;
+    }
     if (e->finish != FINISH_STOP && e->finish != FINISH_LENGTH) {
         metric_add(server_counter_finished(s, e->finish == FINISH_ERROR ? "error" : "abort"), 1);
         if (!a->x) return;
         if (e->finish == FINISH_CANCELLED) {
-            fail(a, 503, "server_error", "stopping", "server: it is stopping, the answer was not finished");
+            answer_fail(a, 503, "server_error", "stopping",
+                        "server: it is stopping, the answer was not finished");
             return;
         }
         const char *type, *code;
         const int http = server_error_http(e->err, &type, &code);
-        fail(a, http, type, code, e->err->message);
+        answer_fail(a, http, type, code, e->err->message);
         return;
     }
     metric_add(server_counter_finished(s, finish_reason_name(e->finish)), 1);
@@ -534,6 +352,7 @@ static void on_choice_end(choice *c, const feed_event *e) {
     metric_observe(s->m.queue, stats.queue_s);
     metric_observe(s->m.prefill, stats.prefill_s);
     metric_observe(s->m.decode, stats.decode_s);
+    if (stats.tokens > 1) metric_observe(s->m.per_token, stats.decode_s / (double)(stats.tokens - 1));
     metric_observe(s->m.prompt_length, (double)c->prompt_tokens);
     metric_observe(s->m.answer_length, (double)stats.tokens);
 }
@@ -572,47 +391,10 @@ void openai_flush(server *s) {
         s->dirty = a->next_dirty;
         a->dirty = false;
         if (a->x && a->req.stream) {
-            stream_round(a);
+            answer_stream_round(a);
         } else if (a->x && a->pending == 0) {
-            reply_whole(a);
+            answer_reply_whole(a);
         }
         answer_settle(a);
     }
-}
-
-/* ---- models ----------------------------------------------------------------------------------------- */
-
-static void write_model(const server *s, str *out) {
-    json_out j = json_out_begin(out);
-    json_out_object(&j, NULL);
-    json_out_cstr(&j, "id", s->model_id);
-    json_out_cstr(&j, "object", "model");
-    json_out_int(&j, "created", s->created);
-    json_out_cstr(&j, "owned_by", "churon");
-    json_out_cstr(&j, "name", lm_bundle_name(s->bundle));
-    json_out_uint(&j, "max_model_len", engine_context(s->engine));
-    json_out_cstr(&j, "digest", *s->digest ? s->digest : NULL);
-    json_out_bool(&j, "chat", lm_bundle_has_template(s->bundle));
-    json_out_end_object(&j);
-}
-
-void openai_models(server *s, http_exchange *x) {
-    str out = {0};
-    str_cat(&out, "{\"object\":\"list\",\"data\":[");
-    write_model(s, &out);
-    str_cat(&out, "]}");
-    server_reply_json(s, x, &out);
-    str_free(&out);
-}
-
-void openai_model(server *s, http_exchange *x, const char *id) {
-    error err;
-    if (server_check_model(s, id, &err) != CHURON_OK) {
-        server_reply_error(s, x, &err);
-        return;
-    }
-    str out = {0};
-    write_model(s, &out);
-    server_reply_json(s, x, &out);
-    str_free(&out);
 }

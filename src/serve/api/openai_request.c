@@ -66,6 +66,9 @@ static const field fields[] = {
     {"prompt_cache_key", BOTH, INERT, NULL},
     {"store", CHAT, NEUTRAL, NULL},
     {"suffix", COMPLETION, NEUTRAL, NULL},
+    {"use_beam_search", BOTH, NEUTRAL, NULL},
+    {"length_penalty", BOTH, NEUTRAL, NULL},
+    {"early_stopping", BOTH, NEUTRAL, NULL},
     {"tools", CHAT, NEUTRAL, NULL},
     {"tool_choice", CHAT, NEUTRAL, "none"},
     {"parallel_tool_calls", CHAT, NEUTRAL, NULL},
@@ -416,7 +419,7 @@ static status read_logprobs(openai_request *r, error *err) {
         r->logprobs = json_in_member(r->doc.root, "logprobs") != NULL;
     }
     r->top_logprobs = (size_t)top;
-    r->sampling.want_logprobs = r->logprobs;
+    r->sampling.want_logprobs = r->logprobs || r->best_of > r->n;
     r->sampling.n_logprobs = r->top_logprobs;
     return CHURON_OK;
 }
@@ -451,11 +454,16 @@ static status read_counts(openai_request *r, error *err) {
     if (r->kind == OPENAI_COMPLETION) {
         TRY(json_in_int(root, "", "best_of", 1, OPENAI_MAX_CHOICES, &best_of, err));
     }
-    if (best_of != n) {
-        return error_set(err, CHURON_UNSUPPORTED,
-                         "best_of: expected the same as n (%lld), got %lld; choosing among more is not "
-                         "supported",
-                         (long long)n, (long long)best_of);
+    if (best_of < n) {
+        return error_set(err, CHURON_INVALID, "best_of: expected at least n (%lld), got %lld", (long long)n,
+                         (long long)best_of);
+    }
+    if (best_of > n && r->stream) {
+        return error_set(
+            err, CHURON_INVALID,
+            "best_of: expected the same as n (%lld) in a stream, got %lld: the best is only known "
+            "at the end",
+            (long long)n, (long long)best_of);
     }
     TRY(json_in_int(root, "", "max_tokens", 1, INT32_MAX, &max, err));
     if (r->kind == OPENAI_CHAT) {
@@ -467,6 +475,7 @@ static status read_counts(openai_request *r, error *err) {
                          (long long)max, (long long)max_completion);
     }
     r->n = (size_t)n;
+    r->best_of = (size_t)best_of;
     r->max_tokens = (size_t)(max_completion ? max_completion : max);
     if (r->kind == OPENAI_COMPLETION && r->max_tokens == 0) r->max_tokens = 16; /* OpenAI's default */
     return CHURON_OK;
@@ -475,14 +484,15 @@ static status read_counts(openai_request *r, error *err) {
 static status read_service(openai_request *r, error *err) {
     const json_t *root = r->doc.root;
     int64_t priority = 0;
-    const char *ignored = NULL;
-    TRY(json_in_string(root, "", "cache_salt", &ignored, NULL, err)); /* nothing is shared between requests */
-    TRY(json_in_string(root, "", "user", &ignored, NULL, err));
+    const char *user = NULL; /* checked, without effect */
+    TRY(json_in_string(root, "", "user", &user, NULL, err));
     TRY(json_in_int(root, "", "priority", INT32_MIN, INT32_MAX, &priority, err));
-    if (priority != 0) {
-        return error_set(err, CHURON_UNSUPPORTED,
-                         "priority: expected 0, got %lld; requests are served in order of arrival",
-                         (long long)priority);
+    r->priority = (int32_t)priority;
+    TRY(json_in_string(root, "", "cache_salt", &r->cache_salt, NULL, err));
+    const size_t salt = r->cache_salt ? strlen(r->cache_salt) : 1;
+    if (salt == 0 || salt > OPENAI_MAX_SALT) {
+        return error_set(err, CHURON_INVALID, "cache_salt: expected 1 to %d bytes, got %zu", OPENAI_MAX_SALT,
+                         salt);
     }
     TRY(json_in_bool(root, "", "ignore_eos", &r->ignore_eos, err));
     if (json_in_member(root, "timeout")) {
@@ -508,9 +518,11 @@ static status read_input(openai_request *r, size_t n_vocab, error *err) {
             "echo: expected without logprobs; log-probabilities of the prompt are not supported");
     }
     TRY(read_prompts(r, json_object_get(root, "prompt"), n_vocab, err));
-    if (r->n_prompts * r->n > OPENAI_MAX_CHOICES) {
-        return error_set(err, CHURON_INVALID, "n: expected prompts times n of at most %d, got %zu times %zu",
-                         OPENAI_MAX_CHOICES, r->n_prompts, r->n);
+    if (r->n_prompts * r->best_of > OPENAI_MAX_CHOICES) {
+        return error_set(err, CHURON_INVALID,
+                         "%s: expected prompts times %s of at most %d, got %zu times %zu",
+                         r->best_of > r->n ? "best_of" : "n", r->best_of > r->n ? "best_of" : "n",
+                         OPENAI_MAX_CHOICES, r->n_prompts, r->best_of);
     }
     return CHURON_OK;
 }

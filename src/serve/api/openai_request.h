@@ -9,7 +9,7 @@
 #include "bundle/lm_bundle.h"
 #include "serve/json_in.h"
 
-enum { OPENAI_MAX_CHOICES = 128, OPENAI_MAX_STOPS = 64, OPENAI_MAX_LOGPROBS = 20 };
+enum { OPENAI_MAX_CHOICES = 128, OPENAI_MAX_STOPS = 64, OPENAI_MAX_LOGPROBS = 20, OPENAI_MAX_SALT = 256 };
 
 typedef enum openai_kind { OPENAI_CHAT, OPENAI_COMPLETION } openai_kind;
 
@@ -43,13 +43,15 @@ typedef struct openai_request {
     bool echo;
     /* both */
     bool stream, include_usage;
-    size_t n;          /* choices for each prompt */
+    size_t n, best_of; /* choices that are replied and that are computed for each prompt: n <= best_of */
     size_t max_tokens; /* 0: not given (chat: up to the context) */
     bool logprobs;
     size_t top_logprobs;
     bool has_seed;
     uint64_t seed;
     double timeout;          /* seconds; 0: none */
+    int32_t priority;        /* lower goes first */
+    const char *cache_salt;  /* NULL: none */
     sampler_params sampling; /* bias points to `bias`; seed is set by the caller, for each choice */
     logit_bias *bias;
     const char **stop; /* [n_stop] */

@@ -116,7 +116,9 @@ void logprob_writer_free(logprob_writer *w) {
     str_free(&w->offsets);
 }
 
-void openai_write_usage(str *out, size_t prompt, size_t completion) {
-    str_fmt(out, "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu}", prompt, completion,
-            prompt + completion);
+void openai_write_usage(str *out, const openai_usage *u) {
+    str_fmt(out,
+            "{\"prompt_tokens\":%zu,\"completion_tokens\":%zu,\"total_tokens\":%zu,"
+            "\"prompt_tokens_details\":{\"cached_tokens\":%zu}}",
+            u->prompt, u->completion, u->prompt + u->completion, u->cached);
 }

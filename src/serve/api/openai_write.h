@@ -21,6 +21,9 @@ void logprob_writer_take(logprob_writer *w, str *out);
 bool logprob_writer_failed(const logprob_writer *w);
 void logprob_writer_free(logprob_writer *w);
 
-void openai_write_usage(str *out, size_t prompt, size_t completion);
+typedef struct openai_usage {
+    size_t prompt, cached, completion; /* tokens; cached: of the prompt, not computed again */
+} openai_usage;
+void openai_write_usage(str *out, const openai_usage *u);
 
 #endif

@@ -77,7 +77,7 @@ static status chat_ids(server *s, const json_t *root, token_list *ids, error *er
 static void write_tokens(const server *s, const text_request *r, const token_list *ids, bool as_objects,
                          str *out) {
     const tokenizer *t = lm_bundle_tokenizer(s->bundle);
-    str_fmt(out, "{\"count\":%zu,\"max_model_len\":%zu,\"tokens\":[", ids->len, engine_context(s->engine));
+    str_fmt(out, "{\"count\":%zu,\"max_model_len\":%zu,\"tokens\":[", ids->len, s->capacity);
     for (size_t i = 0; i < ids->len; i++) {
         if (i) str_put(out, ',');
         str_fmt(out, as_objects ? "{\"id\":%d,\"piece\":" : "%d", (int)ids->ids[i]);
