@@ -174,7 +174,7 @@ static double attention_macs(const lm_config *c, double keys) {
     return (double)c->n_layer * (double)c->n_head * (double)(c->head_dim_k + c->head_dim_v) * keys;
 }
 
-double bench_lm_bound(const lm_bundle *b, const bench_case *c, const bench_bounds *bounds) {
+double bench_lm_bound(lm_bundle *b, const bench_case *c, const bench_bounds *bounds) {
     const lm_model *m = lm_bundle_model(b);
     work layers = layers_work(m), output = {0};
     add_matrix(&output, &m->output);
@@ -182,7 +182,8 @@ double bench_lm_bound(const lm_bundle *b, const bench_case *c, const bench_bound
     double outputs = c->prompt ? 1 : (double)c->parallel;
     double keys =
         (double)begin_tokens(c) + (double)(c->prompt + c->gen) / 2; /* that a token sees, on average */
-    double kv_bytes = keys * (double)kv_bytes_per_token(&m->config) * (c->prompt ? 1 : (double)c->parallel);
+    double kv_bytes = keys * (double)kv_bytes_per_token(&m->config, engine_kv_type(lm_bundle_engine(b))) *
+                      (c->prompt ? 1 : (double)c->parallel);
     double bytes = layers.bytes + output.bytes + kv_bytes;
     double read_s = bytes / (bench_bounds_read(bounds, (size_t)bytes) * 1e9);
     work attention = {.f32_macs = attention_macs(&m->config, keys)};

@@ -28,7 +28,7 @@ MUST_USE status bench_lm_time(bench_lm *l, double *per_s, error *err);
 
 /* Tokens per second if nothing but the machine's bound counted: for a step, the longer of reading every
  * weight and every key and value that it needs, and of its multiply-adds at the peak of their type. */
-double bench_lm_bound(const lm_bundle *b, const bench_case *c, const bench_bounds *bounds);
+double bench_lm_bound(lm_bundle *b, const bench_case *c, const bench_bounds *bounds);
 
 /* Seconds to choose one token from the logits that the model gives after a short prompt, with temperature
  * 0.8, top-k 40, top-p 0.95, min-p 0.05 and a repetition penalty: the median of `n` draws. */

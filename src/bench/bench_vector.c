@@ -16,7 +16,7 @@ typedef struct row_data {
     const kernels *k;
     size_t n;
     float *x, *w, *y; /* [MAX_N] */
-    uint16_t *page;   /* [2, KV_PAGE, 64] */
+    void *page[2];    /* keys and values, of any kv_type */
     uint32_t *index;  /* [TOP] */
 } row_data;
 
@@ -45,7 +45,10 @@ static void run_rope_halves(const row_data *d) {
     d->k->rope(d->y, d->w, d->n, false);
 }
 static void run_kv_store(const row_data *d) {
-    d->k->kv_store(d->page, d->page + KV_PAGE * d->n, 5, d->x, d->n, d->w, d->n);
+    d->k->kv_store[KV_F16](d->page[0], d->page[1], 5, d->x, d->n, d->w, d->n);
+}
+static void run_kv_store_q8(const row_data *d) {
+    d->k->kv_store[KV_Q8](d->page[0], d->page[1], 5, d->x, d->n, d->w, d->n);
 }
 static void run_attn_merge(const row_data *d) {
     attn_partial into = {1.0f, 1.0f}, from = {1.0f, 1e-30f};
@@ -87,6 +90,7 @@ static const struct row_case {
     {"rope 64 pairs", 64, 0, run_rope_pairs},
     {"rope 64 halves", 64, 0, run_rope_halves},
     {"kv_store 64+64", 64, 0, run_kv_store},
+    {"kv_store q8 64+64", 64, 0, run_kv_store_q8},
     {"attn_merge 64", 64, 0, run_attn_merge},
     {"attn_finish 64", 64, 0, run_attn_finish},
     {"log_sum_exp 49152", 49152, 1, run_log_sum_exp},
@@ -138,7 +142,7 @@ static bool bench_rows(row_data *d, const bench_bounds *bounds, bench_visit visi
 /* ---- attention, all threads ---------------------------------------------------------------------------- */
 
 enum { LAYERS = 30, HEADS = 3, GROUP = 3, DIM = 64, KEYS = 4096, PAGES = KEYS / KV_PAGE, TOKENS = 64 };
-enum { CHUNKS = KEYS / ATTN_CHUNK, QUERY = HEADS * GROUP * DIM, PAGE_VALUES = KV_PAGE * DIM };
+enum { CHUNKS = KEYS / ATTN_CHUNK, QUERY = HEADS * GROUP * DIM };
 
 typedef struct member_data {
     attn_partial partial[TOKENS * GROUP];
@@ -148,12 +152,13 @@ typedef struct member_data {
 
 typedef struct attn_data {
     const kernels *k;
-    uint16_t *cache;                /* [PAGES, LAYERS, HEADS, 2, PAGE_VALUES] */
-    const uint16_t **k_list;        /* [LAYERS*HEADS, PAGES] */
-    const uint16_t **v_list;        /* [LAYERS*HEADS, PAGES] */
-    float *q;                       /* [TOKENS, QUERY] */
-    member_data *members;           /* [threads] */
-    size_t n_members, cache_values; /* of `cache` */
+    kv_type type;
+    uint8_t *cache;       /* [CHUNKS, LAYERS, HEADS, pages of a chunk, keys and values] */
+    const void **k_list;  /* [LAYERS*HEADS, PAGES] */
+    const void **v_list;  /* [LAYERS*HEADS, PAGES] */
+    float *q;             /* [TOKENS, QUERY] */
+    member_data *members; /* [threads] */
+    size_t n_members, cache_bytes;
 } attn_data;
 
 static attn_head head_of(const attn_data *a, size_t head) {
@@ -175,8 +180,8 @@ static void decode_member(void *ctx, const pool_member *me) {
         for (size_t job = from; job < to; job++) {
             size_t head = job / CHUNKS;
             attn_head h = head_of(a, layer * HEADS + head);
-            a->k->attn_chunk(&h, a->q + head * GROUP * DIM, QUERY, 1, KEYS - 1, job % CHUNKS, m->partial,
-                             m->o, m->scratch);
+            a->k->attn_chunk[a->type](&h, a->q + head * GROUP * DIM, QUERY, 1, KEYS - 1, job % CHUNKS,
+                                      m->partial, m->o, m->scratch);
         }
         pool_barrier(me);
     }
@@ -189,8 +194,8 @@ static void prefill_member(void *ctx, const pool_member *me) {
     for (size_t head = 0; head < HEADS; head++) {
         attn_head h = head_of(a, me->index * HEADS + head);
         for (size_t c = 0; c < CHUNKS; c++) {
-            a->k->attn_chunk(&h, a->q + head * GROUP * DIM, QUERY, TOKENS, KEYS - TOKENS, c, m->partial, m->o,
-                             m->scratch);
+            a->k->attn_chunk[a->type](&h, a->q + head * GROUP * DIM, QUERY, TOKENS, KEYS - TOKENS, c,
+                                      m->partial, m->o, m->scratch);
         }
     }
 }
@@ -198,8 +203,9 @@ static void prefill_member(void *ctx, const pool_member *me) {
 static bool show_decode(attn_data *a, const bench_bounds *bounds, pool *threads, bench_visit visit,
                         void *ctx) {
     bench_row row = {.isa = a->k->name, .threads = a->n_members, .bound = BENCH_BOUND_READ};
-    size_t bytes = a->cache_values * sizeof(uint16_t);
-    snprintf(row.name, sizeof row.name, "attn_chunk decode %d, %d heads", KEYS, LAYERS * HEADS);
+    size_t bytes = a->cache_bytes;
+    snprintf(row.name, sizeof row.name, "attn_chunk %s decode %d, %d heads", kv_type_name(a->type), KEYS,
+             LAYERS * HEADS);
     row.seconds = bench_best_time(threads, decode_member, a, ROUNDS);
     row.gb_per_s = (double)bytes / row.seconds * 1e-9;
     row.gop_per_s = (double)LAYERS * HEADS * GROUP * KEYS * DIM * 4 / row.seconds * 1e-9;
@@ -211,7 +217,8 @@ static bool show_prefill(attn_data *a, const bench_bounds *bounds, pool *threads
                          void *ctx) {
     bench_row row = {.isa = a->k->name, .threads = a->n_members, .bound = BENCH_BOUND_F32};
     double pairs = TOKENS * (KEYS - TOKENS) + TOKENS * (TOKENS + 1) / 2;
-    snprintf(row.name, sizeof row.name, "attn_chunk prefill %d at %d", TOKENS, KEYS - TOKENS);
+    snprintf(row.name, sizeof row.name, "attn_chunk %s prefill %d at %d", kv_type_name(a->type), TOKENS,
+             KEYS - TOKENS);
     row.seconds = bench_best_time(threads, prefill_member, a, ROUNDS);
     row.gop_per_s = pairs * HEADS * GROUP * DIM * 4 * (double)a->n_members / row.seconds * 1e-9;
     row.fraction = bounds->f32_gflop_per_s > 0.0 ? row.gop_per_s / bounds->f32_gflop_per_s : 0.0;
@@ -219,10 +226,33 @@ static bool show_prefill(attn_data *a, const bench_bounds *bounds, pool *threads
     return visit(ctx, &row);
 }
 
+/* The same page everywhere; a chunk's pages of one head lie side by side, as in the pool. */
+static void attn_data_fill(attn_data *a, size_t heads) {
+    enum { IN_CHUNK = PAGES / CHUNKS };
+    const size_t side = kv_page_bytes(a->type, DIM), page = 2 * side;
+    for (size_t h = 0; h < heads; h++) {
+        for (size_t p = 0; p < PAGES; p++) {
+            uint8_t *at = a->cache + ((p / IN_CHUNK * heads + h) * IN_CHUNK + p % IN_CHUNK) * page;
+            a->k_list[h * PAGES + p] = at;
+            a->v_list[h * PAGES + p] = at + side;
+            if (at != a->cache) continue;
+            for (size_t slot = 0; slot < KV_PAGE; slot++) {
+                float key[DIM], value[DIM];
+                for (size_t d = 0; d < DIM; d++) {
+                    key[d] = (float)(int)((slot * 31 + d * 7) % 61) / 64.0f - 0.5f;
+                    value[d] = (float)(int)((slot * 17 + d * 5) % 53) / 64.0f - 0.4f;
+                }
+                a->k->kv_store[a->type](at, at + side, slot, key, DIM, value, DIM);
+            }
+        }
+    }
+    for (size_t at = page; at < a->cache_bytes; at += page) memcpy(a->cache + at, a->cache, page);
+}
+
 static bool attn_data_make(attn_data *a) {
-    size_t heads = (size_t)LAYERS * HEADS, page = heads * 2 * PAGE_VALUES;
-    a->cache_values = PAGES * page;
-    a->cache = mem_pages(a->cache_values * sizeof *a->cache);
+    size_t heads = (size_t)LAYERS * HEADS;
+    a->cache_bytes = heads * PAGES * 2 * kv_page_bytes(a->type, DIM);
+    a->cache = mem_pages(a->cache_bytes);
     a->k_list = mem_alloc(heads * PAGES * sizeof *a->k_list);
     a->v_list = mem_alloc(heads * PAGES * sizeof *a->v_list);
     a->q = mem_aligned(64, TOKENS * QUERY * sizeof *a->q);
@@ -232,52 +262,58 @@ static bool attn_data_make(attn_data *a) {
         a->members[i].scratch = mem_aligned(64, attn_scratch(DIM, GROUP, TOKENS));
         if (!a->members[i].scratch) return false;
     }
-    for (size_t i = 0; i < a->cache_values; i++) {
-        a->cache[i] = (uint16_t)(0x3000 + (i * 40503u >> 4 & 0x83ff)); /* +-0.125 .. 0.25 */
-    }
     for (size_t i = 0; i < TOKENS * QUERY; i++) a->q[i] = (float)(int)(i * 7 % 31) / 16.0f - 1.0f;
-    for (size_t h = 0; h < heads; h++) {
-        for (size_t p = 0; p < PAGES; p++) {
-            a->k_list[h * PAGES + p] = a->cache + p * page + h * 2 * PAGE_VALUES;
-            a->v_list[h * PAGES + p] = a->k_list[h * PAGES + p] + PAGE_VALUES;
-        }
-    }
+    attn_data_fill(a, heads);
     return true;
 }
 
 static void attn_data_free(attn_data *a) {
     for (size_t i = 0; a->members && i < a->n_members; i++) mem_free(a->members[i].scratch);
-    mem_pages_free(a->cache, a->cache_values * sizeof *a->cache);
+    mem_pages_free(a->cache, a->cache_bytes);
     mem_free(a->k_list);
     mem_free(a->v_list);
     mem_free(a->q);
     mem_free(a->members);
 }
 
+static bool bench_attention(const kernels *k, kv_type type, const bench_bounds *bounds, pool *threads,
+                            bench_visit visit, void *ctx, bool *go_on) {
+    attn_data a = {.k = k, .type = type, .n_members = pool_threads(threads)};
+    bool made = a.n_members <= LAYERS && attn_data_make(&a);
+    *go_on =
+        made && show_decode(&a, bounds, threads, visit, ctx) && show_prefill(&a, bounds, threads, visit, ctx);
+    attn_data_free(&a);
+    return made;
+}
+
 status bench_vectors(const kernels *k, const bench_bounds *bounds, pool *threads, bench_visit visit,
                      void *ctx, error *err) {
     status st = CHURON_OK;
-    attn_data a = {.k = k, .n_members = pool_threads(threads) < LAYERS ? pool_threads(threads) : LAYERS};
-    row_data d = {.k = k,
-                  .x = mem_aligned(64, MAX_N * sizeof(float)),
-                  .w = mem_aligned(64, MAX_N * sizeof(float)),
-                  .y = mem_aligned(64, MAX_N * sizeof(float)),
-                  .page = mem_aligned(64, 2 * PAGE_VALUES * sizeof(uint16_t)),
-                  .index = mem_alloc(TOP * sizeof(uint32_t))};
-    if (!d.x || !d.w || !d.y || !d.page || !d.index || a.n_members != pool_threads(threads) ||
-        !attn_data_make(&a)) {
-        st = error_no_memory(err, "a KV cache to measure", a.cache_values * sizeof(uint16_t));
+    row_data d = {
+        .k = k,
+        .x = mem_aligned(64, MAX_N * sizeof(float)),
+        .w = mem_aligned(64, MAX_N * sizeof(float)),
+        .y = mem_aligned(64, MAX_N * sizeof(float)),
+        .page = {mem_aligned(64, kv_page_bytes(KV_F16, DIM)), mem_aligned(64, kv_page_bytes(KV_F16, DIM))},
+        .index = mem_alloc(TOP * sizeof(uint32_t))};
+    bool go_on = true;
+    if (!d.x || !d.w || !d.y || !d.page[0] || !d.page[1] || !d.index) {
+        st = error_no_memory(err, "rows to measure", 3 * MAX_N * sizeof(float));
         goto cleanup;
     }
-    if (bench_rows(&d, bounds, visit, ctx) && show_decode(&a, bounds, threads, visit, ctx)) {
-        (void)show_prefill(&a, bounds, threads, visit, ctx);
+    go_on = bench_rows(&d, bounds, visit, ctx);
+    for (int type = 0; go_on && type < KV_TYPE_COUNT; type++) {
+        if (!bench_attention(k, (kv_type)type, bounds, threads, visit, ctx, &go_on)) {
+            st = error_no_memory(err, "a KV cache to measure", KEYS * LAYERS * HEADS * DIM * 4);
+            goto cleanup;
+        }
     }
 cleanup:
-    attn_data_free(&a);
     mem_free(d.x);
     mem_free(d.w);
     mem_free(d.y);
-    mem_free(d.page);
+    mem_free(d.page[0]);
+    mem_free(d.page[1]);
     mem_free(d.index);
     return st;
 }

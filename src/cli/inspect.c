@@ -104,7 +104,7 @@ static status inspect_file(inspection *in, uint64_t ctx, const arg_common *commo
                          in->config.context_trained, (unsigned long long)ctx);
     }
     in->context = ctx ? (size_t)ctx : in->config.context_trained;
-    in->kv_per_token = kv_bytes_per_token(&in->config);
+    in->kv_per_token = kv_bytes_per_token(&in->config, KV_F16);
     return measure_scratch(in, common->threads, err);
 }
 

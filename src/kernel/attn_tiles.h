@@ -18,8 +18,8 @@ typedef struct attn_tiles {
 
     /* s[r][lane] = scale * sum_d q[r][d] * k[d][lane] over `pages` (1 or 2) pages of 32 keys, for up to
      * direct_rows rows. ahead[i]: a page of values that will be read soon. */
-    void (*score_pages)(size_t rows, size_t pages, const uint16_t *const *k, size_t dim,
-                        const float *const *q, float scale, float *s, const uint16_t *const *ahead);
+    void (*score_pages)(size_t rows, size_t pages, const void *const *k, size_t dim, const float *const *q,
+                        float scale, float *s, const void *const *ahead);
     /* The same over a widened block of 64 keys, for up to wide_rows rows. */
     void (*score_block)(size_t rows, const float *k, size_t dim, const float *const *q, float scale,
                         float *s);
@@ -30,7 +30,7 @@ typedef struct attn_tiles {
     /* o[r] += sum over n keys of p[r][key] * v[key], keys ascending. ahead: a page of keys that will be read
      * soon. */
     void (*value_page)(size_t rows, const uint16_t *v, size_t dim_v, size_t n, const float *p, float *o,
-                       const uint16_t *ahead);
+                       const void *ahead);
     void (*value_block)(size_t rows, const float *v, size_t dim_v, size_t n, const float *p, float *o);
     void (*widen)(const uint16_t *from, float *to, size_t n); /* n: a multiple of 16 */
 } attn_tiles;
@@ -38,5 +38,34 @@ typedef struct attn_tiles {
 /* kernels.attn_chunk over these tiles. */
 void attn_chunk_tiled(const attn_tiles *tiles, const attn_head *h, const float *q, size_t ldq, size_t n,
                       size_t pos, size_t c, attn_partial *partial, float *o, void *scratch);
+
+/* ---- KV_Q8 ------------------------------------------------------------------------------------------- */
+
+/* A tile of rows (at most `rows`) over a block of 64 keys in two pages, read as they are. A page that does
+ * not exist is given as the other one: its keys have the weight 0. */
+typedef struct attn_tiles_q8 {
+    size_t rows;
+
+    /* q: [dim] to 16-bit integers; returns their scale. */
+    float (*narrow)(const float *q, size_t dim, int16_t *out);
+    /* s[r][key] = factor[r] * score; q: [rows, dim]. ahead: two pages of values that will be read soon. */
+    void (*score)(size_t rows, const void *const k[2], size_t dim, const int16_t *q, const float *factor,
+                  float *s, const void *const ahead[2]);
+    void (*soften)(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
+                   size_t dim_v);
+    /* One row's weights p of the keys [from, to), times the values' scales, as integers w [blocks,
+     * ATTN_BLOCK] with one scale each; 0 for the other keys. */
+    void (*weigh)(const float *p, size_t from, size_t to, const void *const v[2], size_t dim_v, int16_t *w,
+                  float *scale);
+    /* o[r] += scale * sum of w*v over the keys [from, to), both even. w: [rows, blocks, ATTN_BLOCK], scale:
+     * [rows, blocks]. ahead: two pages of keys that will be read soon. */
+    void (*values)(size_t rows, const void *const v[2], size_t dim_v, size_t from, size_t to,
+                   const int16_t *w, const float *scale, float *o, const void *const ahead[2]);
+} attn_tiles_q8;
+
+enum { ATTN_TILE_Q8 = 8 }; /* most rows of a tile */
+
+void attn_chunk_tiled_q8(const attn_tiles_q8 *tiles, const attn_head *h, const float *q, size_t ldq, size_t n,
+                         size_t pos, size_t c, attn_partial *partial, float *o, void *scratch);
 
 #endif

@@ -59,19 +59,39 @@ typedef struct activations {
 
 /* ---- the table -------------------------------------------------------------------------------------- */
 
-/* Keys and values of one KV head, `KV_PAGE` positions a page, in f16 bits.
- * k: [KV_PAGE/16][head_dim_k][16], 16 keys interleaved (lane = key); v: [KV_PAGE][head_dim_v]. Unwritten
- * positions are zero, never garbage. */
-enum { KV_PAGE = 32, ATTN_BLOCK = 64, ATTN_CHUNK = 256 };
+/* How keys and values are kept. Pages of one KV head hold KV_PAGE positions; unwritten positions are zero,
+ * never garbage.
+ * KV_F16: bits of f16. k: [KV_PAGE/16][head_dim_k][16], 16 keys interleaved (lane = key);
+ *   v: [KV_PAGE][head_dim_v].
+ * KV_Q8: 8 bits with one f16 scale for 32 values of a head (16 in the last block of a head_dim that is no
+ *   multiple of 32): value = scale * q, q in -127..127. Two values that meet in a sum lie side by side.
+ *   k: int8 [KV_PAGE/16][head_dim_k/2][16][2], then the scales, f16 [kv_q8_blocks(head_dim_k)][KV_PAGE];
+ *   v: int8 [KV_PAGE/2][head_dim_v][2], then the scales, f16 [kv_q8_blocks(head_dim_v)][KV_PAGE]. */
+typedef enum kv_type { KV_F16, KV_Q8, KV_TYPE_COUNT } kv_type;
+
+static inline const char *kv_type_name(kv_type type) { /* "f16", "q8" */
+    return type == KV_Q8 ? "q8" : "f16";
+}
+
+enum { KV_PAGE = 32, KV_Q8_BLOCK = 32, ATTN_BLOCK = 64, ATTN_CHUNK = 256 };
+
+static inline size_t kv_q8_blocks(size_t head_dim) {
+    return (head_dim + KV_Q8_BLOCK - 1) / KV_Q8_BLOCK;
+}
+/* Bytes of the keys, or values, of one page of one head; a multiple of 64. */
+static inline size_t kv_page_bytes(kv_type type, size_t head_dim) {
+    return KV_PAGE * (type == KV_Q8 ? head_dim + kv_q8_blocks(head_dim) * sizeof(uint16_t)
+                                    : head_dim * sizeof(uint16_t));
+}
 
 typedef struct attn_head {
-    size_t head_dim_k, head_dim_v;  /* multiples of 16, at most 512 */
-    size_t group;                   /* query heads that share this KV head */
-    float scale;                    /* of q.k, usually 1/sqrt(head_dim_k) */
-    float soft_cap;                 /* 0: none; s = cap*tanh(s/cap) after scaling */
-    size_t window;                  /* a query at p sees keys p-window+1..p; 0: all up to p */
-    const uint16_t *const *k_pages; /* [n_pages], page i holds positions KV_PAGE*i.. */
-    const uint16_t *const *v_pages;
+    size_t head_dim_k, head_dim_v; /* multiples of 16, at most 512 */
+    size_t group;                  /* query heads that share this KV head */
+    float scale;                   /* of q.k, usually 1/sqrt(head_dim_k) */
+    float soft_cap;                /* 0: none; s = cap*tanh(s/cap) after scaling */
+    size_t window;                 /* a query at p sees keys p-window+1..p; 0: all up to p */
+    const void *const *k_pages;    /* [n_pages], page i holds positions KV_PAGE*i.. */
+    const void *const *v_pages;
 } attn_head;
 
 /* Partial softmax over one chunk of keys, for one query head: o is not normalised. */
@@ -109,10 +129,11 @@ typedef struct kernels {
      * cos_sin: [n_rot/2, 2]. */
     void (*rope)(float *head, const float *cos_sin, size_t n_rot, bool interleaved);
 
-    /* Stores k [head_dim_k] and v [head_dim_v] of one position as f16 at `slot` (0..KV_PAGE-1) of its page.
-     */
-    void (*kv_store)(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
-                     const float *v, size_t head_dim_v);
+    /* Stores k [head_dim_k] and v [head_dim_v] of one position at `slot` (0..KV_PAGE-1) of its page; threads
+     * may store different positions of a page at once. One for each kv_type. KV_Q8: NaN or infinity makes its
+     * block's scale NaN. */
+    void (*kv_store[KV_TYPE_COUNT])(void *k_page, void *v_page, size_t slot, const float *k,
+                                    size_t head_dim_k, const float *v, size_t head_dim_v);
 
     /* Attention of n consecutive queries of one sequence (positions pos .. pos+n-1) for one KV head over the
      * keys of chunk c: positions [c*ATTN_CHUNK, (c+1)*ATTN_CHUNK) that each query may see; pages hold at
@@ -120,9 +141,10 @@ typedef struct kernels {
      * adjacent). partial: [n, group], o: [n, group, head_dim_v] (dense), both written whole; a query that
      * sees no key of the chunk gets max = -inf, sum = 0, o = 0. Per query the order is fixed: blocks of
      * ATTN_BLOCK keys counted from position 0, block maximum, exp, rescale only if the maximum rose, then
-     * values by ascending key. scratch: attn_scratch bytes, 64-byte aligned. */
-    void (*attn_chunk)(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
-                       attn_partial *partial, float *o, void *scratch);
+     * values by ascending key. One for each kv_type; KV_Q8 multiplies in integers, see kernel/attn_q8.h.
+     * scratch: attn_scratch bytes, 64-byte aligned. */
+    void (*attn_chunk[KV_TYPE_COUNT])(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos,
+                                      size_t c, attn_partial *partial, float *o, void *scratch);
     /* Adds a later chunk's partial into an earlier one (both one query head): the merge in ascending order.
      */
     void (*attn_merge)(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,

@@ -110,6 +110,10 @@ static status settle_options(engine *e, const engine_options *o, error *err) {
     if (e->o.max_running > 4096) {
         return error_set(err, CHURON_INVALID, "max_running: expected 1..4096, got %zu", o->max_running);
     }
+    if (e->o.kv_type >= KV_TYPE_COUNT) {
+        return error_set(err, CHURON_INVALID, "kv_type: expected 0..%d, got %d", KV_TYPE_COUNT - 1,
+                         (int)e->o.kv_type);
+    }
     if (e->o.step_tokens > 65536) {
         return error_set(err, CHURON_INVALID, "step_tokens: expected 1..65536, got %zu", o->step_tokens);
     }
@@ -118,7 +122,7 @@ static status settle_options(engine *e, const engine_options *o, error *err) {
 
 static status size_kv(engine *e, size_t *n_pages, error *err) {
     const lm_config *c = &e->m->config;
-    const uint64_t page = (uint64_t)kv_bytes_per_token(c) * KV_PAGE;
+    const uint64_t page = (uint64_t)kv_bytes_per_token(c, e->o.kv_type) * KV_PAGE;
     const uint64_t per_seq = (e->o.context + KV_PAGE - 1) / KV_PAGE;
     uint64_t want = per_seq * e->o.max_running;
     uint64_t limit = e->o.kv_memory ? e->o.kv_memory / page : free_memory() / 2 / page;
@@ -160,7 +164,7 @@ status engine_create(engine **out, const lm_model *m, pool *p, const engine_opti
     TRY_GOTO(settle_options(e, o, err));
     TRY_GOTO(size_kv(e, &n_pages, err));
     TRY_GOTO(allocate_step(e, err));
-    TRY_GOTO(kv_pool_create(&e->kv, &m->config, n_pages, err));
+    TRY_GOTO(kv_pool_create(&e->kv, &m->config, e->o.kv_type, n_pages, err));
     TRY_GOTO(forward_create(&e->f, m, p, e->kv, e->o.step_tokens + e->o.max_running, e->o.max_running,
                             e->o.context, LOGITS_SLICE, err));
     *out = e;
@@ -188,6 +192,10 @@ void engine_free(engine *e) {
 
 size_t engine_context(const engine *e) {
     return e->o.context;
+}
+
+kv_type engine_kv_type(const engine *e) {
+    return e->o.kv_type;
 }
 
 /* ---- sequences -------------------------------------------------------------------------------------- */

@@ -32,6 +32,7 @@ typedef struct engine_options {
     size_t max_queued_tokens;     /* prompt tokens waiting for a place; over it submit gives CHURON_BUSY; 0:
                                      65,536 */
     size_t step_tokens;           /* budget of a step; 0: 128 */
+    kv_type kv_type;              /* how keys and values are kept; 0: KV_F16 */
     uint64_t kv_memory;           /* bytes; 0: max_running * context, at most half of free memory */
     double inter_token_target;    /* seconds between tokens of a sequence that decodes: the chunks of prompts
                                      shrink until steps keep it; 0: 0.05 */
@@ -152,5 +153,6 @@ typedef struct engine_tenant_load {
 /* Up to `capacity` tenants that have asked for something; returns how many there are. Any thread. */
 size_t engine_tenants_get(engine *e, engine_tenant_load *out, size_t capacity);
 size_t engine_context(const engine *e);
+kv_type engine_kv_type(const engine *e);
 
 #endif

@@ -54,21 +54,21 @@ struct forward {
     /* one block of memory; shapes for max_rows */
     void *memory;
     size_t memory_bytes;
-    float *x;                          /* [R, E] residual stream */
-    float *y;                          /* [R, E] a block's output */
-    float *qkv;                        /* [R, Q+K+V] */
-    float *attn;                       /* [R, O] */
-    float *gate;                       /* [R, F] */
-    float *up;                         /* [R, F] */
-    activations act;                   /* [R, max_cols] shared form of a matrix input */
-    activations act_ff;                /* [R, F]: written while others still read act */
-    float *kept;                       /* [R, E] final rows that want logits */
-    float *logits;                     /* [max_outputs, n_vocab] */
-    float *angles;                     /* [2][R, n_pairs, 2] cos and sin: global, local */
-    row_place *rows;                   /* [R] */
-    const uint16_t **page_k, **page_v; /* [members][max_pages]: a job's pages of one layer and head */
-    size_t *span_row;                  /* [max_spans]: its first row */
-    size_t *span_partial;              /* [max_spans] decode: index of its first partial */
+    float *x;                      /* [R, E] residual stream */
+    float *y;                      /* [R, E] a block's output */
+    float *qkv;                    /* [R, Q+K+V] */
+    float *attn;                   /* [R, O] */
+    float *gate;                   /* [R, F] */
+    float *up;                     /* [R, F] */
+    activations act;               /* [R, max_cols] shared form of a matrix input */
+    activations act_ff;            /* [R, F]: written while others still read act */
+    float *kept;                   /* [R, E] final rows that want logits */
+    float *logits;                 /* [max_outputs, n_vocab] */
+    float *angles;                 /* [2][R, n_pairs, 2] cos and sin: global, local */
+    row_place *rows;               /* [R] */
+    const void **page_k, **page_v; /* [members][max_pages]: a job's pages of one layer and head */
+    size_t *span_row;              /* [max_spans]: its first row */
+    size_t *span_partial;          /* [max_spans] decode: index of its first partial */
     size_t max_pages;
     attn_job *jobs;
     size_t max_jobs;
@@ -287,9 +287,9 @@ static void store_kv(const forward *f, const pool_member *me, uint32_t layer) {
         finish_head(f, key, y->bk ? y->bk + h * dk : NULL, y->k_norm, turn);
         if (y->bv) f->m->k->add(value, y->bv + h * dv, dv);
         const uint32_t page = f->spans[place->span].kv->pages[place->position / KV_PAGE];
-        f->m->k->kv_store(kv_keys(f->kv, page, layer, (uint32_t)h),
-                          kv_values(f->kv, page, layer, (uint32_t)h), place->position % KV_PAGE, key, dk,
-                          value, dv);
+        f->m->k->kv_store[kv_pool_type(f->kv)](kv_keys(f->kv, page, layer, (uint32_t)h),
+                                               kv_values(f->kv, page, layer, (uint32_t)h),
+                                               place->position % KV_PAGE, key, dk, value, dv);
     }
 }
 
@@ -309,7 +309,7 @@ static attn_head head_of(const forward *f, const pool_member *me, uint32_t layer
 static void list_pages(const forward *f, const pool_member *me, const span *s, uint32_t layer, uint32_t head,
                        size_t chunk) {
     const size_t per_chunk = ATTN_CHUNK / KV_PAGE, last = (s->position + s->n - 1) / KV_PAGE;
-    const uint16_t **k = f->page_k + me->index * f->max_pages, **v = f->page_v + me->index * f->max_pages;
+    const void **k = f->page_k + me->index * f->max_pages, **v = f->page_v + me->index * f->max_pages;
     for (size_t i = chunk * per_chunk; i < (chunk + 1) * per_chunk && i <= last; i++) {
         k[i] = kv_keys(f->kv, s->kv->pages[i], layer, head);
         v[i] = kv_values(f->kv, s->kv->pages[i], layer, head);
@@ -360,8 +360,8 @@ static void run_decode_job(const forward *f, const pool_member *me, const attn_j
         return;
     }
     list_pages(f, me, s, layer, job->head, job->chunk);
-    f->m->k->attn_chunk(&h, query(f, job, first_row), f->qkv_cols, s->n, s->position, job->chunk, p, o,
-                        f->members[me->index].attn);
+    f->m->k->attn_chunk[kv_pool_type(f->kv)](&h, query(f, job, first_row), f->qkv_cols, s->n, s->position,
+                                             job->chunk, p, o, f->members[me->index].attn);
     if (f->need_merge) return;
     for (size_t i = 0; i < s->n * h.group; i++) {
         write_head(f, first_row + i / h.group, job->head * h.group + i % h.group, &p[i],
@@ -381,8 +381,8 @@ static void run_prefill_job(const forward *f, const pool_member *me, const attn_
     const size_t position = s->position + job->from;
     for (size_t c = first_chunk(&h, position); c <= last_chunk(s, job->from + job->n - 1); c++) {
         list_pages(f, me, s, layer, job->head, c);
-        f->m->k->attn_chunk(&h, query(f, job, first_row), f->qkv_cols, job->n, position, c, part, part_o,
-                            mine->attn);
+        f->m->k->attn_chunk[kv_pool_type(f->kv)](&h, query(f, job, first_row), f->qkv_cols, job->n, position,
+                                                 c, part, part_o, mine->attn);
         for (size_t i = 0; i < n; i++) {
             merge_partial(f->m->k, &total[i], total_o + i * dv, &part[i], part_o + i * dv, dv);
         }

@@ -14,31 +14,33 @@ struct kv_pool {
     size_t n_pages, n_free;
     uint32_t *free_pages; /* a stack of page numbers */
     uint8_t *dirty;       /* [n_pages]: was written, must be zeroed before it is used again */
-    uint16_t *data;
-    size_t key_values;  /* f16 values of a page's keys, one layer and head */
-    size_t head_values; /* keys and values */
+    uint8_t *data;
+    kv_type type;
+    size_t key_bytes;  /* of a page's keys, one layer and head */
+    size_t head_bytes; /* keys and values */
     size_t bytes;
     uint32_t n_layer, n_head;
-    size_t head_dim_k, head_dim_v;
+    size_t head_dim_v;
 };
 
-size_t kv_bytes_per_token(const lm_config *c) {
-    return (size_t)c->n_layer * c->n_head_kv * (c->head_dim_k + c->head_dim_v) * sizeof(uint16_t);
+size_t kv_bytes_per_token(const lm_config *c, kv_type type) {
+    const size_t head = kv_page_bytes(type, c->head_dim_k) + kv_page_bytes(type, c->head_dim_v);
+    return (size_t)c->n_layer * c->n_head_kv * (head / KV_PAGE);
 }
 
-status kv_pool_create(kv_pool **out, const lm_config *c, size_t n_pages, error *err) {
+status kv_pool_create(kv_pool **out, const lm_config *c, kv_type type, size_t n_pages, error *err) {
     *out = NULL;
     kv_pool *p = mem_calloc(1, sizeof *p);
     if (!p) return error_no_memory(err, "KV cache", sizeof *p);
     p->n_layer = c->n_layer;
     p->n_head = c->n_head_kv;
-    p->head_dim_k = c->head_dim_k;
+    p->type = type;
     p->head_dim_v = c->head_dim_v;
-    p->key_values = (size_t)KV_PAGE * c->head_dim_k;
-    p->head_values = p->key_values + (size_t)KV_PAGE * c->head_dim_v;
+    p->key_bytes = kv_page_bytes(type, c->head_dim_k);
+    p->head_bytes = p->key_bytes + kv_page_bytes(type, c->head_dim_v);
     p->n_pages = p->n_free = n_pages;
     const size_t whole = (n_pages + RUN_PAGES - 1) / RUN_PAGES * RUN_PAGES;
-    const size_t page_bytes = p->head_values * p->n_head * p->n_layer * sizeof(uint16_t);
+    const size_t page_bytes = p->head_bytes * p->n_head * p->n_layer;
     bool fits = n_pages > 0 && n_pages < UINT32_MAX && size_mul(whole, page_bytes, &p->bytes);
     p->free_pages = fits ? mem_alloc(n_pages * sizeof *p->free_pages) : NULL;
     p->dirty = fits ? mem_calloc(n_pages, 1) : NULL;
@@ -71,19 +73,23 @@ size_t kv_pool_pages(const kv_pool *p) {
     return p->n_pages;
 }
 
-uint16_t *kv_keys(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) {
-    const size_t run = page / RUN_PAGES, in_run = page % RUN_PAGES;
-    return p->data + (((run * p->n_layer + layer) * p->n_head + head) * RUN_PAGES + in_run) * p->head_values;
+kv_type kv_pool_type(const kv_pool *p) {
+    return p->type;
 }
 
-uint16_t *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) {
-    return kv_keys(p, page, layer, head) + p->key_values;
+void *kv_keys(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) {
+    const size_t run = page / RUN_PAGES, in_run = page % RUN_PAGES;
+    return p->data + (((run * p->n_layer + layer) * p->n_head + head) * RUN_PAGES + in_run) * p->head_bytes;
+}
+
+void *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) {
+    return (uint8_t *)kv_keys(p, page, layer, head) + p->key_bytes;
 }
 
 static void clear_page(kv_pool *p, uint32_t page) {
     for (uint32_t layer = 0; layer < p->n_layer; layer++) {
         for (uint32_t head = 0; head < p->n_head; head++) {
-            memset(kv_keys(p, page, layer, head), 0, p->head_values * sizeof(uint16_t));
+            memset(kv_keys(p, page, layer, head), 0, p->head_bytes);
         }
     }
 }
@@ -116,12 +122,13 @@ status kv_seq_reserve(kv_pool *p, kv_seq *s, size_t length, error *err) {
 }
 
 /* What lies behind the length must be zero again: a stale infinity times a masked weight of 0 would be NaN.
- */
+ * The weights of KV_Q8 are masked together with its scales: nothing stale takes part. */
 static void clear_tail(kv_pool *p, uint32_t page, size_t from) {
+    if (p->type == KV_Q8) return;
     for (uint32_t layer = 0; layer < p->n_layer; layer++) {
         for (uint32_t head = 0; head < p->n_head; head++) {
-            memset(kv_values(p, page, layer, head) + from * p->head_dim_v, 0,
-                   (KV_PAGE - from) * p->head_dim_v * sizeof(uint16_t));
+            uint16_t *values = kv_values(p, page, layer, head);
+            memset(values + from * p->head_dim_v, 0, (KV_PAGE - from) * p->head_dim_v * sizeof *values);
         }
     }
 }

@@ -17,11 +17,12 @@ typedef struct kv_seq { /* zero-initialise; one block, sized at open for `max_co
     size_t length; /* positions that are written */
 } kv_seq;
 
-size_t kv_bytes_per_token(const lm_config *c);
-MUST_USE status kv_pool_create(kv_pool **out, const lm_config *c, size_t n_pages, error *err);
+size_t kv_bytes_per_token(const lm_config *c, kv_type type);
+MUST_USE status kv_pool_create(kv_pool **out, const lm_config *c, kv_type type, size_t n_pages, error *err);
 void kv_pool_free(kv_pool *p);
 size_t kv_pool_free_pages(const kv_pool *p);
 size_t kv_pool_pages(const kv_pool *p);
+kv_type kv_pool_type(const kv_pool *p);
 
 MUST_USE status kv_seq_open(kv_seq *s, size_t max_context, error *err);
 /* Makes room for positions up to `length`; CHURON_LIMIT when the pool has too few pages (nothing taken). */
@@ -29,8 +30,8 @@ MUST_USE status kv_seq_reserve(kv_pool *p, kv_seq *s, size_t length, error *err)
 void kv_seq_truncate(kv_pool *p, kv_seq *s, size_t length); /* gives pages back */
 void kv_seq_close(kv_pool *p, kv_seq *s);
 
-/* Page `page` of one layer and KV head: keys, and values. */
-uint16_t *kv_keys(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head);
-uint16_t *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head);
+/* Page `page` of one layer and KV head, as kernel.h lays out the pool's type: keys, and values. */
+void *kv_keys(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head);
+void *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head);
 
 #endif

@@ -24,10 +24,12 @@ typedef struct shape {
     size_t dk, dv, group, pos, n, window;
     float soft_cap;
     bool odd; /* infinities and NaN among the keys and values */
+    kv_type type;
 } shape;
 
 typedef struct cache {
     attn_head h;
+    kv_type type;
     size_t n_pages;
     guarded *pages; /* [2 * n_pages]: keys, then values */
     guarded k_list, v_list;
@@ -36,13 +38,14 @@ typedef struct cache {
 static void cache_new(cache *c, const shape *s) {
     size_t n_pages = (s->pos + s->n + KV_PAGE - 1) / KV_PAGE;
     c->n_pages = n_pages;
+    c->type = s->type;
     c->pages = mem_calloc(2 * n_pages, sizeof *c->pages);
     assert_non_null(c->pages);
     c->k_list = guard_new(n_pages * sizeof(void *), 8, true);
     c->v_list = guard_new(n_pages * sizeof(void *), 8, true);
     for (size_t i = 0; i < n_pages; i++) {
-        c->pages[i] = guard_new(KV_PAGE * s->dk * 2, 64, true);
-        c->pages[n_pages + i] = guard_new(KV_PAGE * s->dv * 2, 64, true);
+        c->pages[i] = guard_new(kv_page_bytes(s->type, s->dk), 64, true);
+        c->pages[n_pages + i] = guard_new(kv_page_bytes(s->type, s->dv), 64, true);
         ((void **)c->k_list.data)[i] = c->pages[i].data;
         ((void **)c->v_list.data)[i] = c->pages[n_pages + i].data;
     }
@@ -63,9 +66,8 @@ static void cache_free(cache *c) {
 }
 
 static void store(const cache *c, const kernels *k, size_t position, const float *key, const float *value) {
-    k->kv_store((uint16_t *)c->pages[position / KV_PAGE].data,
-                (uint16_t *)c->pages[c->n_pages + position / KV_PAGE].data, position % KV_PAGE, key,
-                c->h.head_dim_k, value, c->h.head_dim_v);
+    k->kv_store[c->type](c->pages[position / KV_PAGE].data, c->pages[c->n_pages + position / KV_PAGE].data,
+                         position % KV_PAGE, key, c->h.head_dim_k, value, c->h.head_dim_v);
 }
 
 /* One token's key and value. Some keys score high so that the maximum keeps rising; odd ones are not finite.
@@ -100,24 +102,43 @@ static void answers_free(answers *a) {
 
 /* ---- the reference, one query at a time, against double precision -------------------------------------- */
 
-static double exact_score(const attn_head *h, const float *q, size_t key) {
-    const uint16_t *tile = h->k_pages[key / KV_PAGE] + key % KV_PAGE / 16 * h->head_dim_k * 16 + key % 16;
+static double q8_value(const void *page, size_t dim, size_t slot, size_t d, size_t at) {
+    const uint16_t *scale = (const uint16_t *)(const void *)((const int8_t *)page + KV_PAGE * dim);
+    return (double)f16_to_f32(scale[d / KV_Q8_BLOCK * KV_PAGE + slot]) * ((const int8_t *)page)[at];
+}
+
+static double key_at(const attn_head *h, kv_type type, size_t key, size_t d) {
+    const void *page = h->k_pages[key / KV_PAGE];
+    size_t slot = key % KV_PAGE, dim = h->head_dim_k;
+    if (type == KV_Q8)
+        return q8_value(page, dim, slot, d, ((slot / 16 * dim + d) / 2 * 16 + slot % 16) * 2 + d % 2);
+    return (double)f16_to_f32(((const uint16_t *)page)[(slot / 16 * dim + d) * 16 + slot % 16]);
+}
+
+static double value_at(const attn_head *h, kv_type type, size_t key, size_t d) {
+    const void *page = h->v_pages[key / KV_PAGE];
+    size_t slot = key % KV_PAGE, dim = h->head_dim_v;
+    if (type == KV_Q8) return q8_value(page, dim, slot, d, (slot / 2 * dim + d) * 2 + slot % 2);
+    return (double)f16_to_f32(((const uint16_t *)page)[slot * dim + d]);
+}
+
+static double exact_score(const attn_head *h, kv_type type, const float *q, size_t key) {
     double s = 0;
-    for (size_t d = 0; d < h->head_dim_k; d++) s += (double)q[d] * (double)f16_to_f32(tile[d * 16]);
+    for (size_t d = 0; d < h->head_dim_k; d++) s += (double)q[d] * key_at(h, type, key, d);
     s *= (double)h->scale;
     return h->soft_cap != 0 ? (double)h->soft_cap * tanh(s / (double)h->soft_cap) : s;
 }
 
 /* out: [head_dim_v], attention of one head of the query at p over all it may see. */
-static void exact_attention(const attn_head *h, const float *q, size_t p, double *out) {
+static void exact_attention(const attn_head *h, kv_type type, const float *q, size_t p, double *out) {
     size_t from = h->window != 0 && p + 1 > h->window ? p + 1 - h->window : 0;
     double sum = 0;
     for (size_t d = 0; d < h->head_dim_v; d++) out[d] = 0;
     for (size_t key = from; key <= p; key++) {
-        double w = exp(exact_score(h, q, key));
+        double w = exp(exact_score(h, type, q, key));
         sum += w;
         for (size_t d = 0; d < h->head_dim_v; d++) {
-            out[d] += w * (double)f16_to_f32(h->v_pages[key / KV_PAGE][key % KV_PAGE * h->head_dim_v + d]);
+            out[d] += w * value_at(h, type, key, d);
         }
     }
     for (size_t d = 0; d < h->head_dim_v; d++) out[d] /= sum;
@@ -133,9 +154,11 @@ static void check_exact(const cache *c, const shape *s, const answers *a, const 
         k->attn_merge(&whole, o, &a->partial[i * a->rows + row], &a->o[(i * a->rows + row) * s->dv], s->dv);
     }
     k->attn_finish(&whole, o, s->dv, out);
-    exact_attention(&c->h, q, s->pos + row / s->group, exact);
+    exact_attention(&c->h, s->type, q, s->pos + row / s->group, exact);
+    /* KV_Q8: queries and weights of 16 bits */
+    const double most = s->type == KV_Q8 ? 1e-3 : 2e-5;
     for (size_t d = 0; d < s->dv; d++) {
-        if (fabs((double)out[d] - exact[d]) <= 2e-5) continue;
+        if (fabs((double)out[d] - exact[d]) <= most) continue;
         fail_msg("dk %zu dv %zu pos %zu row %zu: o[%zu] = %.9g, expected %.9g", s->dk, s->dv, s->pos, row, d,
                  (double)out[d], exact[d]);
     }
@@ -152,8 +175,8 @@ static void decode_alone(const cache *c, const shape *s, const float *q, answers
         if (p < s->pos) continue;
         size_t row = (p - s->pos) * s->group;
         for (size_t i = 0; i < a->chunks; i++) {
-            k->attn_chunk(&c->h, q + (p - s->pos) * ldq, ldq, 1, p, i, &a->partial[i * a->rows + row],
-                          &a->o[(i * a->rows + row) * s->dv], NULL);
+            k->attn_chunk[s->type](&c->h, q + (p - s->pos) * ldq, ldq, 1, p, i,
+                                   &a->partial[i * a->rows + row], &a->o[(i * a->rows + row) * s->dv], NULL);
         }
         for (size_t g = 0; g < s->group && !s->odd; g++) {
             check_exact(c, s, a, k, row + g, q + (p - s->pos) * ldq + g * s->dk);
@@ -201,7 +224,7 @@ static void check_part(const kernels *k, const cache *c, const shape *s, const f
         memset(partial.data, 0xff, rows * sizeof(attn_partial));
         memset(o.data, 0xff, rows * s->dv * 4);
         memset(scratch.data, 0xff, scratch_bytes);
-        k->attn_chunk(&h, queries.data, ldq, n, s->pos + t0, i, partial.data, o.data, scratch.data);
+        k->attn_chunk[s->type](&h, queries.data, ldq, n, s->pos + t0, i, partial.data, o.data, scratch.data);
         compare(k, s, want, i, t0 * s->group, rows, partial.data, o.data);
     }
     guard_free(&queries), guard_free(&partial), guard_free(&o), guard_free(&scratch);
@@ -229,7 +252,7 @@ static void check_merge(const kernels *k, const shape *s, const answers *want) {
     }
 }
 
-static void check_shape(const shape *s) {
+static void check_type(const shape *s) {
     cache c;
     answers want;
     cache_new(&c, s);
@@ -253,6 +276,14 @@ static void check_shape(const shape *s) {
     mem_free(q);
     answers_free(&want);
     cache_free(&c);
+}
+
+static void check_shape(const shape *s) {
+    shape of_type = *s;
+    for (int type = 0; type < KV_TYPE_COUNT; type++) {
+        of_type.type = (kv_type)type;
+        check_type(&of_type);
+    }
 }
 
 static size_t one_of(size_t n, const size_t *values) {
@@ -318,10 +349,9 @@ static void test_long_prefill(void **state) {
 }
 
 /* Rows of q may be further apart than one KV head's queries: the heads of other groups lie between. */
-static void test_query_stride(void **state) {
-    (void)state;
+static void check_query_stride(kv_type type) {
     enum { DIM = 32, N = 20, LDQ = 3 * DIM + 7 };
-    shape s = {.dk = DIM, .dv = DIM, .group = 2, .pos = 10, .n = N};
+    shape s = {.dk = DIM, .dv = DIM, .group = 2, .pos = 10, .n = N, .type = type};
     cache c;
     answers want;
     cache_new(&c, &s);
@@ -338,12 +368,18 @@ static void test_query_stride(void **state) {
         guarded scratch = guard_new(attn_scratch(DIM, 2, N), 64, true);
         attn_partial partial[N * 2];
         float o[N * 2 * DIM];
-        k->attn_chunk(&c.h, wide, LDQ, N, s.pos, 0, partial, o, scratch.data);
+        k->attn_chunk[s.type](&c.h, wide, LDQ, N, s.pos, 0, partial, o, scratch.data);
         compare(k, &s, &want, 0, 0, N * 2, partial, o);
         guard_free(&scratch);
     }
     answers_free(&want);
     cache_free(&c);
+}
+
+static void test_query_stride(void **state) {
+    (void)state;
+    check_query_stride(KV_F16);
+    check_query_stride(KV_Q8);
 }
 
 int main(void) {

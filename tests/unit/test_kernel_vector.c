@@ -175,7 +175,7 @@ static void test_kv_store_layout(void **state) {
         memset(v_page, 0xaa, sizeof v_page);
         for (size_t d = 0; d < DK; d++) k[d] = next_float();
         for (size_t d = 0; d < DV; d++) v[d] = next_float();
-        ref()->kv_store(k_page, v_page, slot, k, DK, v, DV);
+        ref()->kv_store[KV_F16](k_page, v_page, slot, k, DK, v, DV);
         size_t others = 0;
         for (size_t d = 0; d < DK; d++) {
             assert_int_equal(k_page[(slot / 16 * DK + d) * 16 + slot % 16], f32_to_f16(k[d]));
@@ -184,6 +184,66 @@ static void test_kv_store_layout(void **state) {
         for (size_t i = 0; i < KV_PAGE * DK; i++) others += k_page[i] == 0xaaaa;
         for (size_t i = 0; i < KV_PAGE * DV; i++) others += v_page[i] == 0xaaaa;
         assert_int_equal(others, (KV_PAGE - 1) * (DK + DV));
+    }
+}
+
+/* Every value comes back within half a step of its block's scale; nothing else of the page changes. */
+static void test_kv_store_q8_layout(void **state) {
+    (void)state;
+    enum { DK = 64, DV = 48 };
+    uint8_t page[2][KV_PAGE * DK + 2 * KV_PAGE * 2], filled = 0xaa;
+    float x[2][DK];
+    const size_t dims[2] = {DK, DV};
+    for (size_t slot = 0; slot < KV_PAGE; slot++, filled ^= 0xff) {
+        memset(page, filled, sizeof page);
+        for (size_t d = 0; d < DK; d++) x[0][d] = next_float() * (d < 32 ? 1.0f : 30.0f);
+        for (size_t d = 0; d < DV; d++) x[1][d] = next_float() * (d < 32 ? 5.0f : 1e-3f);
+        ref()->kv_store[KV_Q8](page[0], page[1], slot, x[0], DK, x[1], DV);
+        for (size_t which = 0; which < 2; which++) {
+            const size_t dim = dims[which];
+            for (size_t d = 0; d < dim; d++) {
+                size_t at = which ? (slot / 2 * dim + d) * 2 + slot % 2
+                                  : ((slot / 16 * dim + d) / 2 * 16 + slot % 16) * 2 + d % 2;
+                uint16_t scale;
+                memcpy(&scale, page[which] + KV_PAGE * dim + (d / 32 * KV_PAGE + slot) * 2, 2);
+                float step = f16_to_f32(scale), value = (float)(int8_t)page[which][at] * step;
+                float most = d < 32 ? (which ? 5.0f : 1.0f) : which ? 1e-3f : 30.0f;
+                assert_true(step > 0 && step <= most / 127.0f * 1.01f);
+                assert_true(fabsf(value - x[which][d]) <= step * 0.51f + most * 1e-3f * (d >= 32 && which));
+                page[which][at] = filled;
+            }
+            for (size_t b = 0; b < 2; b++) {
+                memset(page[which] + KV_PAGE * dim + (b * KV_PAGE + slot) * 2, filled, 2);
+            }
+            for (size_t i = 0; i < kv_page_bytes(KV_Q8, dim); i++) assert_int_equal(page[which][i], filled);
+        }
+    }
+}
+
+/* What 8 bits cannot hold shows as NaN or is 0, and never as another number. */
+static void test_kv_store_q8_of_odd_values(void **state) {
+    (void)state;
+    enum { DIM = 32 };
+    static const struct {
+        float x;
+        uint16_t scale;
+    } cases[] = {{NAN, 0x7e00}, {INFINITY, 0x7e00}, {-INFINITY, 0x7e00}, {9e6f, 0x7e00}, {1e-9f, 0}, {0, 0}};
+    uint8_t k_page[KV_PAGE * DIM + KV_PAGE * 2], v_page[KV_PAGE * DIM + KV_PAGE * 2];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float x[DIM] = {0};
+        uint16_t scale;
+        x[i] = cases[i].x;
+        memset(k_page, 0xaa, sizeof k_page);
+        memset(v_page, 0xaa, sizeof v_page);
+        ref()->kv_store[KV_Q8](k_page, v_page, 3, x, DIM, x, DIM);
+        memcpy(&scale, k_page + KV_PAGE * DIM + 6, 2);
+        assert_int_equal(scale, cases[i].scale);
+        memcpy(&scale, v_page + KV_PAGE * DIM + 6, 2);
+        assert_int_equal(scale, cases[i].scale);
+        for (size_t d = 0; d < DIM; d++) {
+            assert_int_equal(k_page[(d / 2 * 16 + 3) * 2 + d % 2], 0);
+            assert_int_equal(v_page[(DIM + d) * 2 + 1], 0);
+        }
     }
 }
 
@@ -463,28 +523,35 @@ static void test_functions_agree_over_all_exponents(void **state) {
     }
 }
 
+static void check_kv_store(kv_type type, size_t dk, size_t dv, float k_size, float v_size) {
+    size_t slot = random_below(KV_PAGE), k_bytes = kv_page_bytes(type, dk), v_bytes = kv_page_bytes(type, dv);
+    guarded k = guard_new(dk * 4, 4, true), v = guard_new(dv * 4, 4, true), k_page[2], v_page[2];
+    for (size_t i = 0; i < dk; i++) ((float *)k.data)[i] = input_value(k_size, random_below(3) == 0);
+    for (size_t i = 0; i < dv; i++) ((float *)v.data)[i] = input_value(v_size, random_below(3) == 0);
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *t = kernels_for((kernel_isa)isa);
+        if (t == NULL) continue;
+        int at = isa > 0;
+        k_page[at] = guard_new(k_bytes, 64, true);
+        v_page[at] = guard_new(v_bytes, 64, true);
+        t->kv_store[type](k_page[at].data, v_page[at].data, slot, k.data, dk, v.data, dv);
+        if (isa == 0) continue;
+        assert_memory_equal(k_page[1].data, k_page[0].data, k_bytes);
+        assert_memory_equal(v_page[1].data, v_page[0].data, v_bytes);
+        guard_free(&k_page[1]), guard_free(&v_page[1]);
+    }
+    guard_free(&k_page[0]), guard_free(&v_page[0]), guard_free(&k), guard_free(&v);
+}
+
 static void test_kv_store_agrees_in_every_table(void **state) {
     (void)state;
+    static const float sizes[] = {1e5f, 1e-5f, 1.0f, 1e-8f};
     for (size_t dk = 16; dk <= 512; dk += dk < 128 ? 16 : 96) {
         for (size_t dv = 16; dv <= 256; dv *= 2) {
-            size_t slot = random_below(KV_PAGE), k_bytes = KV_PAGE * dk * 2, v_bytes = KV_PAGE * dv * 2;
-            guarded k = guard_new(dk * 4, 4, true), v = guard_new(dv * 4, 4, true);
-            guarded k_page[2], v_page[2];
-            for (size_t i = 0; i < dk; i++) ((float *)k.data)[i] = input_value(1e5f, true);
-            for (size_t i = 0; i < dv; i++) ((float *)v.data)[i] = input_value(1e-5f, true);
-            for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
-                const kernels *t = kernels_for((kernel_isa)isa);
-                if (t == NULL) continue;
-                int at = isa > 0;
-                k_page[at] = guard_new(k_bytes, 64, true);
-                v_page[at] = guard_new(v_bytes, 64, true);
-                t->kv_store(k_page[at].data, v_page[at].data, slot, k.data, dk, v.data, dv);
-                if (isa == 0) continue;
-                assert_memory_equal(k_page[1].data, k_page[0].data, k_bytes);
-                assert_memory_equal(v_page[1].data, v_page[0].data, v_bytes);
-                guard_free(&k_page[1]), guard_free(&v_page[1]);
+            for (size_t i = 0; i < 4; i++) {
+                check_kv_store(KV_F16, dk, dv, sizes[i], sizes[(i + 1) % 4]);
+                check_kv_store(KV_Q8, dk, dv, sizes[i], sizes[(i + 1) % 4]);
             }
-            guard_free(&k_page[0]), guard_free(&v_page[0]), guard_free(&k), guard_free(&v);
         }
     }
 }
@@ -498,6 +565,8 @@ int main(void) {
         cmocka_unit_test(test_rms_norm_against_long_double),
         cmocka_unit_test(test_rope_rotates),
         cmocka_unit_test(test_kv_store_layout),
+        cmocka_unit_test(test_kv_store_q8_layout),
+        cmocka_unit_test(test_kv_store_q8_of_odd_values),
         cmocka_unit_test(test_log_sum_exp_against_long_double),
         cmocka_unit_test(test_sum_above),
         cmocka_unit_test(test_top_k_every_table),

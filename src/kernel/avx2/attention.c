@@ -81,8 +81,8 @@ static void score_page(size_t rows, const uint16_t *k, size_t dim, const float *
     }
 }
 
-static void score_pages(size_t rows, size_t pages, const uint16_t *const *k, size_t dim,
-                        const float *const *q, float scale, float *s, const uint16_t *const *ahead) {
+static void score_pages(size_t rows, size_t pages, const void *const *k, size_t dim, const float *const *q,
+                        float scale, float *s, const void *const *ahead) {
     for (size_t i = 0; i < pages; i++) {
         score_page(rows, k[i], dim, q, scale, s + i * KV_PAGE, (const char *)ahead[i]);
     }
@@ -146,8 +146,8 @@ INLINE void soften_as(const bool all, const bool capped, float *s, size_t from, 
     state->sum += vec_sum(lo, hi);
 }
 
-static void soften(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
-                   size_t dim_v) {
+void attn_soften_avx2(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
+                      size_t dim_v) {
     if (soft_cap != 0.0f) {
         soften_as(false, true, s, from, to, soft_cap, state, o, dim_v);
     } else if (to - from == ATTN_BLOCK) {
@@ -212,7 +212,7 @@ INLINE void value_rows(const size_t rows, const bool half, const void *v, size_t
 }
 
 static void value_page(size_t rows, const uint16_t *v, size_t dim_v, size_t n, const float *p, float *o,
-                       const uint16_t *next) {
+                       const void *next) {
     const char *ahead = (const char *)next;
     switch (rows) {
     case 1: value_rows(1, true, v, dim_v, n, p, o, ahead); break;
@@ -244,7 +244,7 @@ static const attn_tiles tiles = {
     .wide_rows = ROWS,
     .score_pages = score_pages,
     .score_block = score_block,
-    .soften = soften,
+    .soften = attn_soften_avx2,
     .value_page = value_page,
     .value_block = value_block,
     .widen = widen_all,

@@ -115,15 +115,15 @@ void rope_avx2(float *head, const float *cos_sin, size_t n_rot, bool interleaved
     }
 }
 
-void kv_store_avx2(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
-                   const float *v, size_t head_dim_v) {
-    uint16_t *tile = k_page + slot / 16 * head_dim_k * 16 + slot % 16;
+void kv_store_avx2(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k, const float *v,
+                   size_t head_dim_v) {
+    uint16_t *tile = (uint16_t *)k_page + slot / 16 * head_dim_k * 16 + slot % 16;
     for (size_t d = 0; d < head_dim_k; d += VEC) {
         uint16_t half[VEC];
         _mm_storeu_si128((__m128i *)half, _mm256_cvtps_ph(_mm256_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT));
         for (size_t l = 0; l < VEC; l++) tile[(d + l) * 16] = half[l];
     }
-    uint16_t *row = v_page + slot * head_dim_v;
+    uint16_t *row = (uint16_t *)v_page + slot * head_dim_v;
     for (size_t d = 0; d < head_dim_v; d += VEC) {
         _mm_storeu_si128((__m128i *)(row + d),
                          _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT));

@@ -81,8 +81,8 @@ static void score_pair(size_t rows, const page_pair *k, size_t dim, const float 
     }
 }
 
-static void score_pages(size_t rows, size_t pages, const uint16_t *const *k, size_t dim,
-                        const float *const *q, float scale, float *s, const uint16_t *const *ahead) {
+static void score_pages(size_t rows, size_t pages, const void *const *k, size_t dim, const float *const *q,
+                        float scale, float *s, const void *const *ahead) {
     if (pages == 2 && rows <= PAIR_ROWS) {
         page_pair pair = {{k[0], k[1]}, {ahead[0], ahead[1]}};
         score_pair(rows, &pair, dim, q, scale, s);
@@ -141,8 +141,8 @@ INLINE void soften_as(const bool all, const bool capped, float *s, uint64_t visi
     state->sum += vec_sum(_mm512_add_ps(_mm512_add_ps(v[0], v[1]), _mm512_add_ps(v[2], v[3])));
 }
 
-static void soften(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
-                   size_t dim_v) {
+void attn_soften_avx512(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
+                        size_t dim_v) {
     uint64_t visible = (~UINT64_C(0) >> (ATTN_BLOCK - (to - from))) << from;
     bool all = visible == ~UINT64_C(0);
     if (soft_cap != 0.0f) {
@@ -203,7 +203,7 @@ INLINE void value_rows(const size_t rows, const bool half, const void *v, size_t
 }
 
 static void value_page(size_t rows, const uint16_t *v, size_t dim_v, size_t n, const float *p, float *o,
-                       const uint16_t *ahead) {
+                       const void *ahead) {
     switch (rows) {
     case 1: value_rows(1, true, v, dim_v, n, p, o, (const char *)ahead); break;
     case 2: value_rows(2, true, v, dim_v, n, p, o, (const char *)ahead); break;
@@ -236,7 +236,7 @@ static const attn_tiles tiles = {
     .wide_rows = WIDE_ROWS,
     .score_pages = score_pages,
     .score_block = score_block,
-    .soften = soften,
+    .soften = attn_soften_avx512,
     .value_page = value_page,
     .value_block = value_block,
     .widen = widen_all,

@@ -17,10 +17,17 @@ void silu_mul_avx512(const float *gate, const float *up, float *y, size_t n);
 void gelu_tanh_mul_avx512(const float *gate, const float *up, float *y, size_t n);
 void soft_cap_avx512(float *y, float cap, size_t n);
 void rope_avx512(float *head, const float *cos_sin, size_t n_rot, bool interleaved);
-void kv_store_avx512(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
+void kv_store_avx512(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k,
                      const float *v, size_t head_dim_v);
+void kv_store_q8_avx512(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k,
+                        const float *v, size_t head_dim_v);
 void attn_chunk_avx512(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
                        attn_partial *partial, float *o, void *scratch);
+void attn_chunk_q8_avx512(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                          attn_partial *partial, float *o, void *scratch);
+/* attn_tiles.soften. */
+void attn_soften_avx512(float *s, size_t from, size_t to, float soft_cap, attn_partial *state, float *o,
+                        size_t dim_v);
 void attn_merge_avx512(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,
                        size_t head_dim_v);
 void attn_finish_avx512(const attn_partial *p, const float *o, size_t head_dim_v, float *out);

@@ -111,16 +111,16 @@ void rope_avx512(float *head, const float *cos_sin, size_t n_rot, bool interleav
     }
 }
 
-void kv_store_avx512(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
+void kv_store_avx512(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k,
                      const float *v, size_t head_dim_v) {
-    uint16_t *tile = k_page + slot / 16 * head_dim_k * 16 + slot % 16;
+    uint16_t *tile = (uint16_t *)k_page + slot / 16 * head_dim_k * 16 + slot % 16;
     for (size_t d = 0; d < head_dim_k; d += LANES) {
         uint16_t half[LANES];
         _mm256_storeu_si256((__m256i *)half,
                             _mm512_cvtps_ph(_mm512_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT));
         for (size_t l = 0; l < LANES; l++) tile[(d + l) * 16] = half[l];
     }
-    uint16_t *row = v_page + slot * head_dim_v;
+    uint16_t *row = (uint16_t *)v_page + slot * head_dim_v;
     for (size_t d = 0; d < head_dim_v; d += LANES) {
         _mm256_storeu_si256((__m256i *)(row + d),
                             _mm512_cvtps_ph(_mm512_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT));

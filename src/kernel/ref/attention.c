@@ -1,4 +1,5 @@
-/* attention.c: the scalar reference of attention over a paged f16 cache, one query head at a time.
+/* attention.c: the scalar reference of attention over a paged cache, one query head at a time, and of the f16
+ * cache.
  *
  * It defines the order that every version keeps: score = one chain over d ascending, then scale and soft cap;
  * a block's maximum and sum in lanes (key j in lane j % LANES, see vector.h); o = one chain over the visible
@@ -16,7 +17,8 @@ static void block_scores(const attn_head *h, const float *q, size_t start, size_
         size_t key = start + j;
         s[j] = -INFINITY;
         if (key < from || key >= to) continue;
-        const uint16_t *tile = h->k_pages[key / KV_PAGE] + key % KV_PAGE / 16 * h->head_dim_k * 16 + key % 16;
+        const uint16_t *tile =
+            (const uint16_t *)h->k_pages[key / KV_PAGE] + key % KV_PAGE / 16 * h->head_dim_k * 16 + key % 16;
         float acc = 0.0f;
         for (size_t d = 0; d < h->head_dim_k; d++) acc = fmaf(q[d], f16_to_f32(tile[d * 16]), acc);
         acc *= h->scale;
@@ -46,47 +48,54 @@ static float block_sum(const float p[ATTN_BLOCK]) {
     return lane[0];
 }
 
+void attn_soften_ref(float s[ATTN_BLOCK], size_t from, size_t to, attn_partial *state, float *o,
+                     size_t dim_v) {
+    float m = block_max(s);
+    if (m > state->max) {
+        float factor = exp_value(state->max - m);
+        for (size_t d = 0; d < dim_v; d++) o[d] *= factor;
+        state->sum *= factor;
+        state->max = m;
+    }
+    for (size_t j = 0; j < ATTN_BLOCK; j++) s[j] = j >= from && j < to ? exp_value(s[j] - state->max) : 0.0f;
+    state->sum += block_sum(s);
+}
+
 static void one_query(const attn_head *h, const float *q, size_t from, size_t to, attn_partial *partial,
                       float *o) {
-    float max = -INFINITY, sum = 0.0f;
+    *partial = (attn_partial){-INFINITY, 0.0f};
     for (size_t d = 0; d < h->head_dim_v; d++) o[d] = 0.0f;
     for (size_t start = from / ATTN_BLOCK * ATTN_BLOCK; start < to; start += ATTN_BLOCK) {
         float s[ATTN_BLOCK];
-        block_scores(h, q, start, from, to, s);
-        float m = block_max(s);
-        if (m > max) {
-            float factor = exp_value(max - m);
-            for (size_t d = 0; d < h->head_dim_v; d++) o[d] *= factor;
-            sum *= factor;
-            max = m;
-        }
-        for (size_t j = 0; j < ATTN_BLOCK; j++) {
-            bool visible = start + j >= from && start + j < to;
-            s[j] = visible ? exp_value(s[j] - max) : 0.0f;
-        }
-        sum += block_sum(s);
+        size_t first = from > start ? from : start;
         size_t end = to < start + ATTN_BLOCK ? to : start + ATTN_BLOCK;
-        for (size_t key = from > start ? from : start; key < end; key++) {
-            const uint16_t *v = h->v_pages[key / KV_PAGE] + key % KV_PAGE * h->head_dim_v;
+        block_scores(h, q, start, from, to, s);
+        attn_soften_ref(s, first - start, end - start, partial, o, h->head_dim_v);
+        for (size_t key = first; key < end; key++) {
+            const uint16_t *v = (const uint16_t *)h->v_pages[key / KV_PAGE] + key % KV_PAGE * h->head_dim_v;
             for (size_t d = 0; d < h->head_dim_v; d++) o[d] = fmaf(s[key - start], f16_to_f32(v[d]), o[d]);
         }
     }
-    *partial = (attn_partial){max, sum};
 }
 
-void attn_chunk_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
-                    attn_partial *partial, float *o, void *scratch) {
-    (void)scratch;
+void attn_each_query_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                         attn_partial *partial, float *o, attn_query_fn one) {
     size_t first = c * ATTN_CHUNK, last = first + ATTN_CHUNK;
     for (size_t t = 0; t < n; t++) {
         size_t p = pos + t, from = first, to = p + 1 < last ? p + 1 : last;
         if (h->window != 0 && p + 1 > h->window && p + 1 - h->window > from) from = p + 1 - h->window;
         if (from >= to) from = to = 0; /* sees no key of this chunk */
         for (size_t g = 0; g < h->group; g++) {
-            one_query(h, q + t * ldq + g * h->head_dim_k, from, to, partial + t * h->group + g,
-                      o + (t * h->group + g) * h->head_dim_v);
+            one(h, q + t * ldq + g * h->head_dim_k, from, to, partial + t * h->group + g,
+                o + (t * h->group + g) * h->head_dim_v);
         }
     }
+}
+
+void attn_chunk_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                    attn_partial *partial, float *o, void *scratch) {
+    (void)scratch;
+    attn_each_query_ref(h, q, ldq, n, pos, c, partial, o, one_query);
 }
 
 void attn_merge_ref(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,

@@ -18,13 +18,26 @@ void silu_mul_ref(const float *gate, const float *up, float *y, size_t n);
 void gelu_tanh_mul_ref(const float *gate, const float *up, float *y, size_t n);
 void soft_cap_ref(float *y, float cap, size_t n);
 void rope_ref(float *head, const float *cos_sin, size_t n_rot, bool interleaved);
-void kv_store_ref(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
-                  const float *v, size_t head_dim_v);
+void kv_store_ref(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k, const float *v,
+                  size_t head_dim_v);
+void kv_store_q8_ref(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k,
+                     const float *v, size_t head_dim_v);
 void attn_chunk_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
                     attn_partial *partial, float *o, void *scratch);
+void attn_chunk_q8_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                       attn_partial *partial, float *o, void *scratch);
 void attn_merge_ref(attn_partial *into, float *o_into, const attn_partial *from, const float *o_from,
                     size_t head_dim_v);
 void attn_finish_ref(const attn_partial *p, const float *o, size_t head_dim_v, float *out);
+/* The softmax of a block's scores s, -infinity outside the visible keys [from, to): s becomes the weights;
+ * the state and o are rescaled if the maximum rose. */
+void attn_soften_ref(float s[ATTN_BLOCK], size_t from, size_t to, attn_partial *state, float *o,
+                     size_t dim_v);
+/* Runs `one` for each query head, with the keys [from, to) that it sees of chunk c (from == to: none). */
+typedef void (*attn_query_fn)(const attn_head *h, const float *q, size_t from, size_t to,
+                              attn_partial *partial, float *o);
+void attn_each_query_ref(const attn_head *h, const float *q, size_t ldq, size_t n, size_t pos, size_t c,
+                         attn_partial *partial, float *o, attn_query_fn one);
 void log_sum_exp_ref(const float *x, size_t n, float *max, float *lse);
 void sum_above_ref(const float *x, const float *w, size_t n, float least, double *sum, size_t *count);
 void top_k_ref(const float *x, size_t n, size_t k, uint32_t *index, float *value);

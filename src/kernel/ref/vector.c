@@ -69,11 +69,11 @@ void rope_ref(float *head, const float *cos_sin, size_t n_rot, bool interleaved)
     }
 }
 
-void kv_store_ref(uint16_t *k_page, uint16_t *v_page, size_t slot, const float *k, size_t head_dim_k,
-                  const float *v, size_t head_dim_v) {
-    uint16_t *tile = k_page + slot / 16 * head_dim_k * 16 + slot % 16;
+void kv_store_ref(void *k_page, void *v_page, size_t slot, const float *k, size_t head_dim_k, const float *v,
+                  size_t head_dim_v) {
+    uint16_t *tile = (uint16_t *)k_page + slot / 16 * head_dim_k * 16 + slot % 16;
     for (size_t d = 0; d < head_dim_k; d++) tile[d * 16] = f32_to_f16(k[d]);
-    for (size_t d = 0; d < head_dim_v; d++) v_page[slot * head_dim_v + d] = f32_to_f16(v[d]);
+    for (size_t d = 0; d < head_dim_v; d++) ((uint16_t *)v_page)[slot * head_dim_v + d] = f32_to_f16(v[d]);
 }
 
 /* Lanes are summed over LSE_BLOCK values in f32, blocks in double: 50,000 terms then lose no more than 64 do.
