@@ -99,6 +99,20 @@ typedef struct attn_partial {
     float max, sum;
 } attn_partial;
 
+/* See gemm.h. */
+typedef struct gemm_tile gemm_tile;
+typedef struct gemm_shape {
+    size_t rows, panels;         /* most of a tile */
+    size_t few_rows, few_panels; /* a tile of few rows may have more panels */
+} gemm_shape;
+typedef enum gemm_rows {
+    GEMM_ROWS_16,
+    GEMM_ROWS_32,
+    GEMM_ROWS_PACKED,
+    GEMM_ROWS_ANY,
+    GEMM_ROWS_KINDS
+} gemm_rows;
+
 typedef struct kernels {
     kernel_isa isa;
     const char *name; /* "ref", "avx2", "avx512" */
@@ -160,6 +174,10 @@ typedef struct kernels {
     void (*top_k)(const float *x, size_t n, size_t k, uint32_t *index, float *value);
     /* y[i] = exp(x[i]), within 2 ulp, exact 0 below the smallest normal's log. y may be x. */
     void (*exp)(const float *x, float *y, size_t n);
+
+    /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */
+    void (*gemm_tile)(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
+    gemm_shape gemm_shape;
 } kernels;
 
 enum { TOP_MAX = 1024 };

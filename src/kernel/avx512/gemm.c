@@ -1,0 +1,123 @@
+/* gemm.c: tiles of up to 14 rows and 2 panels, or 6 rows and 4 panels: 28 or 24 sums in registers, per value
+ * of K one load a panel and one broadcast a row. */
+#include "kernel/gemm.h"
+#include "kernel/avx512/avx512.h"
+#include "kernel/avx512/matmul.h"
+
+#include <immintrin.h>
+
+enum { ROWS = 14, FEW_ROWS = 6, FEW_PANELS = 4 };
+
+INLINE __m512 finish(const gemm_tile *t, size_t row, size_t panel, __mmask16 mask, __m512 v) {
+    if (t->bias) v = _mm512_add_ps(v, _mm512_loadu_ps(t->bias + panel * GEMM_PANEL));
+    if (t->add) {
+        v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, t->add + row * t->add_row + panel * t->add_panel));
+    }
+    /* The second operand is what NaN in either gives. */
+    v = _mm512_max_ps(_mm512_set1_ps(t->low), v);
+    return _mm512_min_ps(_mm512_set1_ps(t->high), v);
+}
+
+/* Multiples of the distance of two rows. Where it is not a constant, rows are addressed as base + 1, 2, 4 or
+ * 8 times one of four registers; left alone, the compiler keeps a pointer for every row, in memory. */
+typedef struct row_steps {
+    size_t one, three, five, seven;
+} row_steps;
+
+INLINE row_steps steps_of(gemm_rows kind, size_t a_row) {
+    const size_t one = kind == GEMM_ROWS_16       ? 16
+                       : kind == GEMM_ROWS_32     ? 32
+                       : kind == GEMM_ROWS_PACKED ? 1
+                                                  : a_row;
+    row_steps s = {one, 3 * one, 5 * one, 7 * one};
+    if (kind == GEMM_ROWS_ANY) __asm__("" : "+r"(s.one), "+r"(s.three), "+r"(s.five), "+r"(s.seven));
+    return s;
+}
+
+INLINE const float *row_at(const float *a, const row_steps *s, int i) {
+    const float *base = i >= 8 ? a + 8 * s->one : a;
+    switch (i % 8) {
+    case 0: return base;
+    case 1: return base + s->one;
+    case 2: return base + 2 * s->one;
+    case 3: return base + s->three;
+    case 4: return base + 4 * s->one;
+    case 5: return base + s->five;
+    case 6: return base + 2 * s->three;
+    default: return base + s->seven;
+    }
+}
+
+INLINE void tile_run(gemm_rows kind, int T, int R, const gemm_tile *t) {
+    const size_t k_step = kind == GEMM_ROWS_PACKED ? (size_t)T : 1;
+    const row_steps steps = steps_of(kind, t->a_row);
+    __m512 acc[4][ROWS];
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        const __mmask16 mask = r + 1 == R ? t->mask : (__mmask16)0xffff;
+        UNROLL
+        for (int i = 0; i < T; i++) {
+            acc[r][i] =
+                t->first ? _mm512_setzero_ps()
+                         : _mm512_maskz_loadu_ps(mask, t->c + (size_t)i * t->c_row + (size_t)r * t->c_panel);
+        }
+    }
+    const float *b = t->b;
+    const size_t b_panel = t->b_panel;
+    for (size_t s = 0; s < t->n_runs; s++) {
+        const float *a = t->a + t->runs[s];
+        for (size_t j = t->run; j > 0; j--, a += k_step, b += GEMM_PANEL) {
+            __m512 w[4];
+            UNROLL
+            for (int r = 0; r < R; r++) w[r] = _mm512_load_ps(b + (size_t)r * b_panel);
+            UNROLL
+            for (int i = 0; i < T; i++) {
+                const __m512 x = _mm512_set1_ps(*row_at(a, &steps, i));
+                UNROLL
+                for (int r = 0; r < R; r++) acc[r][i] = _mm512_fmadd_ps(w[r], x, acc[r][i]);
+            }
+        }
+    }
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        const __mmask16 mask = r + 1 == R ? t->mask : (__mmask16)0xffff;
+        UNROLL
+        for (int i = 0; i < T; i++) {
+            if (t->last) acc[r][i] = finish(t, (size_t)i, (size_t)r, mask, acc[r][i]);
+            _mm512_mask_storeu_ps(t->c + (size_t)i * t->c_row + (size_t)r * t->c_panel, mask, acc[r][i]);
+        }
+    }
+}
+
+typedef void (*gemm_fn)(const gemm_tile *t);
+
+#define TILE(kind, T, R)                                                                                     \
+    static void tile_##kind##_##T##x##R(const gemm_tile *t) {                                                \
+        tile_run(GEMM_ROWS_##kind, T, R, t);                                                                 \
+    }
+#define SIX(X, kind, R) X(kind, 1, R) X(kind, 2, R) X(kind, 3, R) X(kind, 4, R) X(kind, 5, R) X(kind, 6, R)
+#define MORE(X, kind, R)                                                                                     \
+    X(kind, 7, R)                                                                                            \
+    X(kind, 8, R) X(kind, 9, R) X(kind, 10, R) X(kind, 11, R) X(kind, 12, R) X(kind, 13, R) X(kind, 14, R)
+#define NAME(kind, T, R) tile_##kind##_##T##x##R,
+#define TILES(kind)                                                                                          \
+    SIX(TILE, kind, 1)                                                                                       \
+    MORE(TILE, kind, 1)                                                                                      \
+    SIX(TILE, kind, 2)                                                                                       \
+    MORE(TILE, kind, 2) SIX(TILE, kind, 4) static const gemm_fn tiles_##kind[3][ROWS] = {                    \
+        {SIX(NAME, kind, 1) MORE(NAME, kind, 1)},                                                            \
+        {SIX(NAME, kind, 2) MORE(NAME, kind, 2)},                                                            \
+        {SIX(NAME, kind, 4)}};
+
+TILES(16)
+TILES(32)
+TILES(PACKED)
+TILES(ANY)
+
+void gemm_tile_avx512(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels) {
+    static const gemm_fn(*const tiles[GEMM_ROWS_KINDS])[ROWS] = {[GEMM_ROWS_16] = tiles_16,
+                                                                 [GEMM_ROWS_32] = tiles_32,
+                                                                 [GEMM_ROWS_PACKED] = tiles_PACKED,
+                                                                 [GEMM_ROWS_ANY] = tiles_ANY};
+    tiles[rows][n_panels == 4 ? 2 : n_panels - 1][n_rows - 1](t);
+}
