@@ -16,7 +16,7 @@ def main():
     found = []
     for what, pattern in (("test", "tests/unit/test_kernel*.c"), ("benchmark row", "src/bench/*.c")):
         text = "".join(p.read_text() for p in TOP.glob(pattern))
-        found += [f"kernels.{n}: no {what} in {pattern}" for n in names if not re.search(rf"(->|\.)\s*{n}\b", text)]
+        found += [f"kernels.{n}: no {what} in {pattern}" for n in names if not re.search(rf"(->|\.|\")\s*{n}\b", text)]
     print("\n".join(found) or f"{len(names)} kernels")
     return 1 if found else 0
 

@@ -179,6 +179,41 @@ static void test_runs(void **state) {
     }
 }
 
+/* A tile writes its rows and panels and nothing else. */
+static void test_one_tile(void **state) {
+    (void)state;
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *k = kernels_for((kernel_isa)isa);
+        if (!k) continue;
+        static const ptrdiff_t at_zero = 0;
+        _Alignas(64) float b[2 * 16];
+        float a[3] = {1.0f, 2.0f, 3.0f}, c[5 * 20];
+        for (size_t i = 0; i < 32; i++) b[i] = (float)i;
+        for (size_t i = 0; i < 100; i++) c[i] = -1.0f;
+        const gemm_tile t = {.a = a,
+                             .a_row = 1,
+                             .runs = &at_zero,
+                             .n_runs = 1,
+                             .run = 2,
+                             .b = b,
+                             .b_panel = 32,
+                             .c = c + 20,
+                             .c_row = 20,
+                             .c_panel = 16,
+                             .mask = 0x7,
+                             .first = true,
+                             .last = true,
+                             .low = -INFINITY,
+                             .high = INFINITY};
+        k->gemm_tile(&t, GEMM_ROWS_ANY, 2, 1);
+        for (size_t i = 0; i < 100; i++) {
+            const size_t row = i / 20 - 1, j = i % 20;
+            const bool inside = i >= 20 && row < 2 && j < 3;
+            assert_true(c[i] == (inside ? a[row] * b[j] + a[row + 1] * b[16 + j] : -1.0f));
+        }
+    }
+}
+
 /* NaN in either operand is in the result, whatever the limits; infinities are limited. */
 static void test_not_a_number(void **state) {
     (void)state;
@@ -222,9 +257,8 @@ static void test_nothing_to_sum(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matrices),
-        cmocka_unit_test(test_runs),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_matrices),       cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_one_tile),       cmocka_unit_test(test_not_a_number),
         cmocka_unit_test(test_nothing_to_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
