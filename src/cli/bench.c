@@ -6,6 +6,7 @@
 #include "bench/stats.h"
 
 #include "base/mem.h"
+#include "cli/bench_load.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "registry/store.h"
@@ -413,7 +414,17 @@ cleanup:
 
 /* ---- the command ------------------------------------------------------------------------------------ */
 
+/* Driving a server is a command of its own, with other options. */
+static bool asks_for_load(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--load") == 0 || strncmp(argv[i], "--load=", 7) == 0) return true;
+    }
+    return false;
+}
+
 int cmd_bench(int argc, char **argv) {
+    if (asks_for_load(argc, argv)) return cmd_bench_load(argc, argv);
+    const char *load = NULL; /* never set here: it is in the table for --help */
     bench_request r = {.prompt = 512, .gen = 128, .reps = 5, .depth = "0", .parallel = "1"};
     const arg_option options[] = {
         {.name = "prompt",
@@ -468,10 +479,15 @@ int cmd_bench(int argc, char **argv) {
          .kind = ARG_FLAG,
          .target = &r.kernels,
          .help = "every kernel against its bound; needs no MODEL"},
+        {.name = "load",
+         .kind = ARG_STRING,
+         .target = &load,
+         .value = "URL",
+         .help = "drives a server instead; see churon bench --load --help"},
     };
     const arg_command c = {
         .name = "bench",
-        .synopsis = "MODEL | --roofline | --kernels",
+        .synopsis = "MODEL | --roofline | --kernels | --load URL",
         .summary = "Measures a model's speed and what fraction of the machine's bound it is.",
         .details = "pp512: a prompt of 512 tokens; tg128: 128 tokens generated; tg128@4096: after 4,096\n"
                    "tokens; tg128x16: 16 sequences together. Figures are tokens per second.",
