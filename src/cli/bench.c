@@ -9,6 +9,7 @@
 #include "cli/bench_load.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/settings.h"
 #include "registry/store.h"
 
 #include <stdio.h>
@@ -23,6 +24,8 @@ typedef struct bench_request {
     const char *depth, *parallel; /* lists */
     const char *text;             /* a file to tokenize, or NULL */
     arg_list peers, batched_peers;
+    const char *kv_type_text;
+    kv_type kv_type;
     bool roofline, kernels;
     arg_common common;
 } bench_request;
@@ -153,6 +156,10 @@ static status time_case(run *u, const bench_case *c, error *err) {
     double *rates = mem_calloc(n_lists * reps, sizeof *rates), warm;
     if (!rates) return error_no_memory(err, "figures", n_lists * reps * sizeof *rates);
     bench_case_name(c, row->test);
+    if (u->r->kv_type != KV_F16) {
+        const size_t n = strlen(row->test);
+        snprintf(row->test + n, sizeof row->test - n, " kv-%s", kv_type_name(u->r->kv_type));
+    }
     status st;
     TRY_GOTO(bench_lm_open(&l, u->b, c, err));
     TRY_GOTO(bench_lm_time(l, &warm, err));
@@ -282,8 +289,9 @@ static int bench_model(const bench_request *r) {
     wrong_usage = false;
     if (r->text) TRY_GOTO(file_read(&text, r->text, TEXT_MAX_BYTES, &err));
     TRY_GOTO(store_resolve(r->model, &path, &err));
-    lm_bundle_options bo = {.threads = (size_t)r->common.threads,
-                            .engine = {.context = cases->max_tokens, .max_running = cases->max_parallel}};
+    lm_bundle_options bo = {
+        .threads = (size_t)r->common.threads,
+        .engine = {.context = cases->max_tokens, .max_running = cases->max_parallel, .kv_type = r->kv_type}};
     TRY_GOTO(lm_bundle_open(&b, str_cstr(&path), &bo, &err));
     if (r->common.json) TRY_GOTO(store_digest(str_cstr(&path), digest, &err));
     progress_update(&p, "bench", 0, 0, "the machine's bounds");
@@ -449,6 +457,7 @@ int cmd_bench(int argc, char **argv) {
          .target = &r.parallel,
          .value = "N,N",
          .help = "sequences that decode together (default: 1)"},
+        settings_kv_type_option(&r.kv_type_text),
         {.name = "reps",
          .kind = ARG_UINT,
          .target = &r.reps,
@@ -504,7 +513,9 @@ int cmd_bench(int argc, char **argv) {
     } else if (outcome == ARGS_RUN) {
         r.model = n_args ? argv[0] : NULL;
         bool of_machine = r.roofline || r.kernels;
-        if (of_machine == (r.model != NULL)) {
+        if (!settings_kv_type(r.kv_type_text, &r.kv_type)) {
+            code = args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, r.kv_type_text);
+        } else if (of_machine == (r.model != NULL)) {
             code = args_wrong(&c, "MODEL", "a model, --roofline or --kernels, one of them",
                               r.model ? "two" : "none");
         } else {

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "bundle/lm_bundle.h"
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "lm/forward.h"
 #include "registry/store.h"
 
@@ -27,6 +28,7 @@ typedef struct inspection {
     uint64_t parameters, weights_bytes;
     uint64_t types[DTYPE_COUNT];
     size_t context; /* that memory is counted for */
+    kv_type kv_type;
     uint64_t memory_weights, kv_per_token, scratch;
 } inspection;
 
@@ -104,7 +106,7 @@ static status inspect_file(inspection *in, uint64_t ctx, const arg_common *commo
                          in->config.context_trained, (unsigned long long)ctx);
     }
     in->context = ctx ? (size_t)ctx : in->config.context_trained;
-    in->kv_per_token = kv_bytes_per_token(&in->config, KV_F16);
+    in->kv_per_token = kv_bytes_per_token(&in->config, in->kv_type);
     return measure_scratch(in, common->threads, err);
 }
 
@@ -178,6 +180,7 @@ static void write_memory(json_out *j, const inspection *in) {
     json_out_object(j, "memory");
     json_out_uint(j, "weights", in->memory_weights);
     json_out_uint(j, "kv_per_token", in->kv_per_token);
+    json_out_cstr(j, "kv_type", kv_type_name(in->kv_type));
     json_out_uint(j, "scratch", in->scratch);
     json_out_uint(j, "context", in->context);
     json_out_uint(j, "total", in->memory_weights + in->kv_per_token * in->context + in->scratch);
@@ -394,11 +397,11 @@ static int print_text(const inspection *in) {
 
 /* ---- the command ------------------------------------------------------------------------------------ */
 
-static int inspect_model(const char *model, uint64_t ctx, const arg_common *common) {
+static int inspect_model(const char *model, uint64_t ctx, kv_type type, const arg_common *common) {
     error err;
     str path = {0};
     gguf *g = NULL;
-    inspection in = {0};
+    inspection in = {.kv_type = type};
     status st;
     int code = EXIT_NO;
     TRY_GOTO(store_resolve(model, &path, &err));
@@ -420,6 +423,8 @@ cleanup:
 
 int cmd_inspect(int argc, char **argv) {
     uint64_t ctx = 0;
+    const char *kv_text = NULL;
+    kv_type type = KV_F16;
     arg_common common = {0};
     const arg_option options[] = {
         {.name = "ctx",
@@ -429,6 +434,7 @@ int cmd_inspect(int argc, char **argv) {
          .umin = 1,
          .umax = UINT32_MAX,
          .help = "count memory for a context of N tokens (default: as trained)"},
+        settings_kv_type_option(&kv_text),
     };
     const arg_command c = {.name = "inspect",
                            .synopsis = "MODEL",
@@ -436,11 +442,12 @@ int cmd_inspect(int argc, char **argv) {
                            .details = "Nothing is loaded: this takes a moment whatever the file's size.",
                            .example = "churon inspect model.gguf --ctx 2048",
                            .options = options,
-                           .n_options = 1,
+                           .n_options = sizeof options / sizeof *options,
                            .min_args = 1,
                            .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
-    return inspect_model(argv[0], ctx, &common);
+    if (!settings_kv_type(kv_text, &type)) return args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, kv_text);
+    return inspect_model(argv[0], ctx, type, &common);
 }

@@ -3,6 +3,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/settings.h"
 #include "registry/store.h"
 
 #include <stdio.h>
@@ -45,13 +46,15 @@ static int print(const perplexity_result *r, const arg_common *common, uint64_t 
     return code;
 }
 
-static int measure(const char *model, const char *file, uint64_t ctx, const arg_common *common) {
+static int measure(const char *model, const char *file, uint64_t ctx, kv_type type,
+                   const arg_common *common) {
     error err;
     str path = {0}, text = {0};
     token_list ids = {0};
     lm_bundle *b = NULL;
     perplexity_result r;
-    lm_bundle_options bo = {.threads = common->threads, .engine = {.context = (size_t)ctx, .max_running = 1}};
+    lm_bundle_options bo = {.threads = common->threads,
+                            .engine = {.context = (size_t)ctx, .max_running = 1, .kv_type = type}};
     status st;
     int code = EXIT_NO;
     TRY_GOTO(store_resolve(model, &path, &err));
@@ -74,6 +77,8 @@ cleanup:
 
 int cmd_perplexity(int argc, char **argv) {
     uint64_t ctx = 512;
+    const char *kv_text = NULL;
+    kv_type type = KV_F16;
     arg_common common = {0};
     const arg_option options[] = {
         {.name = "ctx",
@@ -83,6 +88,7 @@ int cmd_perplexity(int argc, char **argv) {
          .umin = 4,
          .umax = 1 << 24,
          .help = "tokens of a window (default: 512)"},
+        settings_kv_type_option(&kv_text),
     };
     const arg_command c = {.name = "perplexity",
                            .synopsis = "MODEL FILE",
@@ -91,11 +97,12 @@ int cmd_perplexity(int argc, char **argv) {
                                       "With --json: ppl, ppl_error, nll, tokens, windows, ctx, tokens_per_s.",
                            .example = "churon perplexity model.gguf text.txt --ctx 512",
                            .options = options,
-                           .n_options = 1,
+                           .n_options = sizeof options / sizeof *options,
                            .min_args = 2,
                            .max_args = 2};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
-    return measure(argv[0], argv[1], ctx, &common);
+    if (!settings_kv_type(kv_text, &type)) return args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, kv_text);
+    return measure(argv[0], argv[1], ctx, type, &common);
 }

@@ -17,7 +17,8 @@
 enum { PROMPT_MAX_BYTES = 64 << 20 };
 
 typedef struct run_options {
-    const char *model, *prompt, *system, *ids;
+    const char *model, *prompt, *system, *ids, *kv_type_text;
+    kv_type kv_type;
     uint64_t max_tokens, logprobs, ctx;
     bool raw, ignore_eos, logprobs_given;
     arg_list stop, bias;
@@ -130,6 +131,7 @@ static void write_provenance(json_out *j, const lm_bundle *b, const run_request 
     json_out_cstr(j, "architecture", m->config.architecture);
     json_out_cstr(j, "isa", m->k->name);
     json_out_uint(j, "threads", lm_bundle_threads(b));
+    json_out_cstr(j, "kv_type", kv_type_name(engine_kv_type(lm_bundle_engine((lm_bundle *)(uintptr_t)b))));
     json_out_uint(j, "context", engine_context(lm_bundle_engine((lm_bundle *)(uintptr_t)b)));
     settings_json(&r->generation.sampling, j);
     json_out_end_object(j);
@@ -286,7 +288,8 @@ static int open_and_run(const run_options *o) {
     error err;
     str path = {0};
     lm_bundle *b = NULL;
-    lm_bundle_options bo = {.threads = o->common.threads, .engine = {.context = o->ctx, .max_running = 1}};
+    lm_bundle_options bo = {.threads = o->common.threads,
+                            .engine = {.context = o->ctx, .max_running = 1, .kv_type = o->kv_type}};
     status st;
     TRY_GOTO(store_resolve(o->model, &path, &err));
     TRY_GOTO(lm_bundle_open(&b, str_cstr(&path), &bo, &err));
@@ -349,8 +352,9 @@ int cmd_run(int argc, char **argv) {
          .umin = 1,
          .umax = UINT32_MAX,
          .help = "tokens of context (default: what the model was trained with)"},
+        settings_kv_type_option(&o.kv_type_text),
     };
-    size_t n = 9;
+    size_t n = 10;
     settings_options(options + n, &o.settings);
     n += settings_count();
     const arg_command c = {
@@ -375,6 +379,9 @@ int cmd_run(int argc, char **argv) {
         o.model = argv[0];
         o.prompt = n_args > 1 ? argv[1] : NULL;
         code = check_usage(&c, &o);
+        if (code == EXIT_YES && !settings_kv_type(o.kv_type_text, &o.kv_type)) {
+            code = args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, o.kv_type_text);
+        }
         if (code == EXIT_YES && o.stop.n > 64) code = args_wrong(&c, "--stop", "at most 64", "more");
         error err;
         if (code == EXIT_YES && interrupt_begin(&err) != CHURON_OK) code = cli_refuse("run", &err);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/settings.h"
 #include "registry/store.h"
 #include "serve/keys.h"
 #include "serve/server.h"
@@ -13,7 +14,8 @@
 #include <string.h>
 
 typedef struct serve_flags {
-    const char *host, *name, *tls_cert, *tls_key, *keys;
+    const char *host, *name, *tls_cert, *tls_key, *keys, *kv_type_text;
+    kv_type kv_type;
     uint64_t port, ctx, kv_memory, max_running, max_queued_tokens, step_tokens, max_body, max_connections;
     double inter_token_ms;
     bool no_prefix_cache;
@@ -48,6 +50,7 @@ static status open_model(lm_bundle **out, const char *path, const serve_flags *f
                                             .max_running = (size_t)f->max_running,
                                             .max_queued_tokens = (size_t)f->max_queued_tokens,
                                             .step_tokens = (size_t)f->step_tokens,
+                                            .kv_type = f->kv_type,
                                             .kv_memory = f->kv_memory,
                                             .inter_token_target = f->inter_token_ms / 1e3,
                                             .no_prefix_cache = f->no_prefix_cache,
@@ -156,6 +159,7 @@ int cmd_serve(int argc, char **argv) {
          .value = "BYTES",
          .umin = 1,
          .help = "memory for the KV cache (default: max-running contexts, at most half of what is free)"},
+        settings_kv_type_option(&f.kv_type_text),
         {.name = "max-running",
          .kind = ARG_UINT,
          .target = &f.max_running,
@@ -231,6 +235,9 @@ int cmd_serve(int argc, char **argv) {
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     if (f.name && !*f.name) return args_wrong(&c, "--name", "a name", "\"\"");
+    if (!settings_kv_type(f.kv_type_text, &f.kv_type)) {
+        return args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, f.kv_type_text);
+    }
     if (!f.tls_cert != !f.tls_key) {
         return args_wrong(&c, f.tls_cert ? "--tls-key" : "--tls-cert", "a file beside the other", "nothing");
     }

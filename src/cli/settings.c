@@ -138,3 +138,21 @@ void settings_text(const sampler_params *p, str *out) {
         str_fmt(out, " %s\n", table[i].help);
     }
 }
+
+arg_option settings_kv_type_option(const char **text) {
+    return (arg_option){.name = "kv-type",
+                        .kind = ARG_STRING,
+                        .target = (void *)(uintptr_t)text,
+                        .value = "TYPE",
+                        .help = "how keys and values are kept: f16 (default), or q8 in half the memory"};
+}
+
+bool settings_kv_type(const char *text, kv_type *out) {
+    if (!text) return true;
+    for (int t = 0; t < KV_TYPE_COUNT; t++) {
+        if (strcmp(text, kv_type_name((kv_type)t)) != 0) continue;
+        *out = (kv_type)t;
+        return true;
+    }
+    return false;
+}

@@ -5,7 +5,7 @@
 
 #include "base/json_out.h"
 #include "cli/args.h"
-#include "lm/sampler.h"
+#include "lm/engine.h"
 
 enum { SETTINGS_MAX = 24 };
 
@@ -28,5 +28,11 @@ MUST_USE status settings_set(sampler_params *p, const char *name, const char *te
 /* Every setting and its value: as members of an open JSON object (names with _), or as lines of text. */
 void settings_json(const sampler_params *p, json_out *j);
 void settings_text(const sampler_params *p, str *out);
+
+/* --kv-type: how keys and values are kept. `text` stays NULL where it is not given. */
+arg_option settings_kv_type_option(const char **text);
+/* NULL: f16. False: no such type, and *out is as it was. */
+bool settings_kv_type(const char *text, kv_type *out);
+#define SETTINGS_KV_TYPES "f16 or q8" /* what a wrong one should have been */
 
 #endif

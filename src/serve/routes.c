@@ -179,6 +179,7 @@ static void get_version(server *s, http_exchange *x) {
     json_out_cstr(&j, "digest", *s->digest ? s->digest : NULL);
     json_out_cstr(&j, "isa", lm_bundle_model(s->bundle)->k->name);
     json_out_uint(&j, "threads", lm_bundle_threads(s->bundle));
+    json_out_cstr(&j, "kv_type", kv_type_name(engine_kv_type(lm_bundle_engine(s->bundle))));
     json_out_uint(&j, "context", s->capacity);
     /* What `churon run` takes when nothing is said; the page does too. */
     const sampler_params d = lm_bundle_sampling_defaults(s->bundle);

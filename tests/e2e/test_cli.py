@@ -94,6 +94,25 @@ def test_instruction_sets_do_not_change_the_answer(churon, smollm2, greedy, isa)
     assert one["ids"] == greedy["ids"][:6] and one["logprobs"] == best["logprobs"]
 
 
+@pytest.mark.parametrize("isa", ["ref", "avx2"])
+def test_kv_in_8_bits_gives_the_same_bits_everywhere(churon, smollm2, isa):
+    command = ["run", smollm2, PROMPT, "--raw", "--temperature", "0", "--max-tokens", "6", "--logprobs", "3", "--json"]
+    q8 = as_json(churon_run(churon, *command, "--kv-type", "q8"))
+    f16 = as_json(churon_run(churon, *command, "--kv-type", "f16"))
+    assert q8["provenance"]["kv_type"] == "q8" and f16["provenance"]["kv_type"] == "f16"
+    assert q8["logprobs"] != f16["logprobs"]
+    assert abs(q8["logprobs"][0]["logprob"] - f16["logprobs"][0]["logprob"]) < 0.3
+    if isa in as_json(churon_run(churon, "version", "--json"))["features"]:
+        one = as_json(churon_run(churon, *command, "--kv-type", "q8", env={"CHURON_CPU": isa}))
+        assert one["provenance"]["isa"] == isa and one["logprobs"] == q8["logprobs"]
+
+
+@pytest.mark.parametrize("command", ["run", "serve", "perplexity", "bench", "inspect"])
+def test_unknown_kv_type(churon, smollm2, command):
+    more = ["README.md"] if command == "perplexity" else []
+    refused(churon_run(churon, command, smollm2, *more, "--kv-type", "q4"), 2, "--kv-type", "f16 or q8", "q4")
+
+
 def test_unknown_instruction_set(churon, smollm2):
     refused(churon_run(churon, "run", smollm2, "x", env={"CHURON_CPU": "mmx"}), 1, "CHURON_CPU", "mmx")
 
@@ -338,7 +357,9 @@ def test_inspect(churon, smollm2):
     memory = got["memory"]
     assert memory["kv_per_token"] == 30 * 3 * 64 * 2 * 2
     assert memory["total"] == memory["weights"] + 1024 * memory["kv_per_token"] + memory["scratch"]
-    assert 80e6 < memory["weights"] < 160e6
+    assert 80e6 < memory["weights"] < 160e6 and memory["kv_type"] == "f16"
+    half = as_json(churon_run(churon, "inspect", smollm2, "--json", "--ctx", "1024", "--kv-type", "q8"))["memory"]
+    assert half["kv_type"] == "q8" and half["kv_per_token"] == 30 * 3 * (64 + 4) * 2
     text = churon_run(churon, "inspect", smollm2).stdout.decode()
     for part in ("30 layers", "8192 tokens", "smollm", "134.5 million", "MiB"):
         assert part in text

@@ -174,11 +174,11 @@ static void answers_together(engine *e, const request *r, answer *a) {
     assert_all_given_back(e);
 }
 
-static void same_answer(const char *path) {
+static void same_answer(const char *path, kv_type type) {
     static request r[N_REQUESTS];
     static answer alone[N_REQUESTS], together[N_REQUESTS];
     for (uint32_t i = 0; i < N_REQUESTS; i++) r[i] = make_request(i * 77 + 5);
-    world w = open_world(path, 1, (engine_options){.max_running = 1});
+    world w = open_world(path, 1, (engine_options){.max_running = 1, .kv_type = type});
     for (size_t i = 0; i < N_REQUESTS; i++) alone[i] = answer_alone(w.e, &r[i]);
     assert_all_given_back(w.e);
     world_close(&w);
@@ -190,7 +190,9 @@ static void same_answer(const char *path) {
         {.max_running = 16, .step_tokens = 33, .kv_memory = (uint64_t)20 * KV_PAGE * 2 * 2 * 2 * 16 * 2}};
     for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
         for (size_t threads = 1; threads <= (s == 0 ? 3 : 2); threads++) {
-            w = open_world(path, threads, settings[s]);
+            engine_options o = settings[s];
+            o.kv_type = type;
+            w = open_world(path, threads, o);
             answers_together(w.e, r, together);
             for (size_t i = 0; i < N_REQUESTS; i++) assert_same(&alone[i], &together[i]);
             world_close(&w);
@@ -200,12 +202,60 @@ static void same_answer(const char *path) {
 
 static void test_same_answer_quantized(void **state) {
     (void)state;
-    same_answer(path_q8);
+    same_answer(path_q8, KV_F16);
 }
 
 static void test_same_answer_float(void **state) {
     (void)state;
-    same_answer(path_f32);
+    same_answer(path_f32, KV_F16);
+}
+
+static void test_same_answer_with_kv_in_8_bits(void **state) {
+    (void)state;
+    same_answer(path_q8, KV_Q8);
+    same_answer(path_f32, KV_Q8);
+}
+
+/* Another cache is another rounding, and nothing more: close, but not the same. */
+static void test_kv_in_8_bits_is_close(void **state) {
+    (void)state;
+    request r = make_request(4);
+    answer a[KV_TYPE_COUNT];
+    double difference = 0;
+    for (int type = 0; type < KV_TYPE_COUNT; type++) {
+        world w = open_world(path_f32, 1, (engine_options){.max_running = 1, .kv_type = (kv_type)type});
+        assert_int_equal(engine_kv_type(w.e), type);
+        a[type] = answer_alone(w.e, &r);
+        world_close(&w);
+    }
+    for (size_t i = 0; i < a[0].n && a[0].ids[i] == a[1].ids[i]; i++) {
+        double d = fabs((double)a[0].logprobs[i] - (double)a[1].logprobs[i]);
+        if (d > difference) difference = d;
+    }
+    assert_true(difference > 0 && difference < 0.05);
+}
+
+static void test_kv_type_takes_half_the_memory(void **state) {
+    (void)state;
+    const lm_config c = {.n_layer = 30, .n_head_kv = 3, .head_dim_k = 64, .head_dim_v = 64};
+    assert_int_equal(kv_bytes_per_token(&c, KV_F16), 30 * 3 * 128 * 2);
+    assert_int_equal(kv_bytes_per_token(&c, KV_Q8), 30 * 3 * (128 + 4 * 2));
+    engine_options o = {.kv_type = KV_TYPE_COUNT};
+    world w;
+    error err;
+    assert_int_equal(world_open(&w, path_q8, 1, &o, &err), CHURON_INVALID);
+    assert_string_equal(err.message, "kv_type: expected 0..1, got 2");
+    world_close(&w);
+    /* The same memory holds nearly twice the pages. */
+    size_t pages[KV_TYPE_COUNT];
+    for (int type = 0; type < KV_TYPE_COUNT; type++) {
+        w = open_world(path_q8, 1, (engine_options){.kv_memory = 1 << 20, .kv_type = (kv_type)type});
+        engine_load load;
+        engine_load_get(w.e, &load);
+        pages[type] = load.kv_pages;
+        world_close(&w);
+    }
+    assert_true(pages[KV_Q8] * 100 > pages[KV_F16] * 175);
 }
 
 /* ---- sequences that go on --------------------------------------------------------------------------- */
@@ -561,6 +611,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_answer_quantized),
         cmocka_unit_test(test_same_answer_float),
+        cmocka_unit_test(test_same_answer_with_kv_in_8_bits),
+        cmocka_unit_test(test_kv_in_8_bits_is_close),
+        cmocka_unit_test(test_kv_type_takes_half_the_memory),
         cmocka_unit_test(test_second_turn_equals_one_prompt),
         cmocka_unit_test(test_context_is_a_limit),
         cmocka_unit_test(test_queue_is_bounded),
