@@ -20,6 +20,7 @@ static const command commands[] = {
     {"run", cmd_run, "answer a prompt, or chat on a terminal"},
     {"serve", cmd_serve, "serve a model over HTTP, with a chat page"},
     {"inspect", cmd_inspect, "what is in a model file, and the memory that it will need"},
+    {"verify", cmd_verify, "whether a model gives the answers that it should"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"perplexity", cmd_perplexity, "how well a model predicts a text"},
     {"bench", cmd_bench, "speed, as a fraction of the machine's bound and beside a peer"},

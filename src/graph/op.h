@@ -154,6 +154,9 @@ elem shapes_in_type(const op_shapes *s, size_t i);
 /* The elements of an int64 or int32 input that holds a shape, axes, …: false if they are not known (at run
  * time they always are). May be symbols at inference. */
 bool shapes_in_values(const op_shapes *s, size_t i, size_t *n, const dim **values);
+/* The elements of an input of any type: the constant at inference, the tensor at run time; NULL if it is not
+ * known or absent. */
+const tensor *shapes_in_tensor(const op_shapes *s, size_t i);
 MUST_USE status shapes_out(op_shapes *s, size_t i, size_t rank, const dim *dims,
                            error *err);                  /* checks limits */
 void shapes_out_unknown(op_shapes *s, size_t i);         /* rank unknown (at inference only) */

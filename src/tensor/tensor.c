@@ -91,6 +91,11 @@ tensor tensor_share(const tensor *t) {
     return *t;
 }
 
+bool tensor_is_unique(const tensor *t) {
+    /* Acquire: what former owners did with the elements happened before they are written again. */
+    return t->storage && atomic_load_explicit(&t->storage->references, memory_order_acquire) == 1;
+}
+
 void tensor_free(tensor *t) {
     tensor_storage *s = t->storage;
     *t = (tensor){0};

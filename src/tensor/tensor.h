@@ -40,7 +40,8 @@ MUST_USE status tensor_alloc(tensor *out, elem type, size_t rank, const int64_t 
 tensor tensor_borrow(elem type, size_t rank, const int64_t *dims, void *data);
 tensor tensor_share(const tensor *t); /* another reference; of a borrowed tensor: borrows likewise */
 MUST_USE status tensor_copy(tensor *out, const tensor *t, error *err); /* deep, strings included */
-void tensor_free(tensor *t); /* gives the reference back; zeroes *t */
+bool tensor_is_unique(const tensor *t); /* owns its elements and shares them with nobody */
+void tensor_free(tensor *t);            /* gives the reference back; zeroes *t */
 static inline size_t tensor_bytes(const tensor *t) {
     return t->count * elem_describe(t->type)->bytes;
 }

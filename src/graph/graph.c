@@ -1,0 +1,266 @@
+/* graph.c: see graph.h. */
+#include "graph/exec.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+struct graph {
+    atomic_uint references;
+    ir_program program;
+    onnx_model *owned; /* NULL: the caller's */
+    size_t threads;
+    uint64_t max_memory;
+    onnx_type *input_types, *output_types; /* in the program's memory */
+};
+
+/* Owner: the thread that runs. */
+struct graph_session {
+    graph *graph;
+    exec x;
+};
+
+/* ---- loading ---------------------------------------------------------------------------------------- */
+
+static uint64_t free_memory(void) {
+    unsigned long long kb = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    if (!f) return UINT64_MAX;
+    char line[128];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f)) found = sscanf(line, "MemAvailable: %llu kB", &kb) == 1;
+    (void)fclose(f);
+    return found ? (uint64_t)kb * 1024 : UINT64_MAX;
+}
+
+static status port_types(graph *g, ir_value *const *values, size_t n, onnx_type **out, error *err) {
+    *out = arena_array(&g->program.memory, n, sizeof **out);
+    if (!*out) return ir_no_memory(err);
+    for (size_t i = 0; i < n; i++) TRY(ir_value_type(values[i], &(*out)[i], err));
+    return CHURON_OK;
+}
+
+static status load(graph *g, const onnx_model *m, error *err) {
+    ir_program *p = &g->program;
+    TRY(ir_import(p, m, err));
+    TRY(ir_order(p, err));
+    TRY(ir_infer(p, err));
+    TRY(exec_plan(p, err));
+    TRY(port_types(g, p->main->inputs, p->main->n_inputs, &g->input_types, err));
+    return port_types(g, p->main->outputs, p->main->n_outputs, &g->output_types, err);
+}
+
+status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o, error *err) {
+    static const graph_options defaults = {0};
+    if (!o) o = &defaults;
+    *out = NULL;
+    graph *g = mem_calloc(1, sizeof *g);
+    if (!g) return ir_no_memory(err);
+    atomic_init(&g->references, 1);
+    g->threads = o->threads ? o->threads : pool_physical_cores();
+    g->max_memory = o->max_memory ? o->max_memory : free_memory() / 2;
+    g->program.symbols.memory = &g->program.memory;
+    status st = load(g, m, err);
+    if (st != CHURON_OK) {
+        graph_close(g);
+        return st;
+    }
+    *out = g;
+    return CHURON_OK;
+}
+
+status graph_open(graph **out, const char *path, const graph_options *o, error *err) {
+    *out = NULL;
+    onnx_model *m;
+    TRY(onnx_open(&m, path, err));
+    status st = graph_from_onnx(out, m, o, err);
+    if (st != CHURON_OK) {
+        onnx_close(m);
+        return st;
+    }
+    (*out)->owned = m;
+    return CHURON_OK;
+}
+
+graph *graph_ref(graph *g) {
+    atomic_fetch_add_explicit(&g->references, 1, memory_order_relaxed);
+    return g;
+}
+
+void graph_close(graph *g) {
+    /* Release: what this owner did happens before the end; acquire: the last one sees all of it. */
+    if (!g || atomic_fetch_sub_explicit(&g->references, 1, memory_order_acq_rel) != 1) return;
+    ir_release(&g->program);
+    onnx_close(g->owned);
+    mem_free(g);
+}
+
+size_t graph_n_inputs(const graph *g) {
+    return g->program.main->n_inputs;
+}
+
+size_t graph_n_outputs(const graph *g) {
+    return g->program.main->n_outputs;
+}
+
+graph_port graph_input(const graph *g, size_t i) {
+    return (graph_port){.name = g->program.main->inputs[i]->name, .type = &g->input_types[i]};
+}
+
+graph_port graph_output(const graph *g, size_t i) {
+    return (graph_port){.name = g->program.main->outputs[i]->name, .type = &g->output_types[i]};
+}
+
+/* ---- inputs ----------------------------------------------------------------------------------------- */
+
+static status check_tensor(const char *name, const onnx_type *want, const tensor *t, error *err) {
+    if (want->type != ELEM_NONE && t->type != want->type) {
+        return error_set(err, CHURON_INVALID, "input '%s': expected elements of %s, got %s", name,
+                         elem_name(want->type), elem_name(t->type));
+    }
+    if (!want->has_shape) return CHURON_OK;
+    if (want->rank != t->rank) {
+        return error_set(err, CHURON_INVALID, "input '%s': expected rank %zu, got %" PRIu32, name, want->rank,
+                         t->rank);
+    }
+    for (size_t i = 0; i < want->rank; i++) {
+        if (want->dims[i].value >= 0 && want->dims[i].value != t->dims[i]) {
+            return error_set(err, CHURON_INVALID,
+                             "input '%s': expected dimension %zu to be %" PRId64 ", got %" PRId64, name, i,
+                             want->dims[i].value, t->dims[i]);
+        }
+    }
+    return CHURON_OK;
+}
+
+static const char *value_kind_name(value_kind k) {
+    static const char *const words[] = {"nothing", "a tensor", "a sequence", "a map"};
+    return words[k];
+}
+
+static status check_value(const char *name, const onnx_type *want, const value *v, error *err) {
+    if (want->kind == ONNX_OPTIONAL) {
+        return v->kind == VALUE_NONE || !want->of ? CHURON_OK : check_value(name, want->of, v, err);
+    }
+    value_kind kind = want->kind == ONNX_TENSOR     ? VALUE_TENSOR
+                      : want->kind == ONNX_SEQUENCE ? VALUE_SEQUENCE
+                                                    : VALUE_MAP;
+    if (v->kind != kind) {
+        return error_set(err, CHURON_INVALID, "input '%s': expected %s, got %s", name, value_kind_name(kind),
+                         value_kind_name(v->kind));
+    }
+    if (kind == VALUE_TENSOR) return check_tensor(name, want, &v->t, err);
+    if (kind == VALUE_MAP) {
+        onnx_type keys = {.kind = ONNX_TENSOR, .type = want->type};
+        return check_tensor(name, &keys, &v->t, err);
+    }
+    for (size_t i = 0; i < value_count(v) && want->of; i++)
+        TRY(check_value(name, want->of, value_item(v, i), err));
+    return CHURON_OK;
+}
+
+/* ---- outputs ---------------------------------------------------------------------------------------- */
+
+static bool owns_all(const value *v) {
+    if (v->kind == VALUE_TENSOR) return v->t.storage != NULL;
+    if (v->kind == VALUE_MAP && !v->t.storage) return false;
+    for (size_t i = 0; i < value_count(v); i++) {
+        const value *item = value_item(v, i);
+        if (item->kind != VALUE_NONE && !owns_all(item)) return false;
+    }
+    return true;
+}
+
+/* Another reference to v, or a copy of what it borrows. */
+static status owned_value(value *out, const value *v, error *err) {
+    *out = (value){.kind = VALUE_NONE};
+    if (v->kind == VALUE_NONE) return CHURON_OK;
+    if (owns_all(v)) {
+        *out = value_share(v);
+        return CHURON_OK;
+    }
+    if (v->kind == VALUE_TENSOR) {
+        tensor t;
+        TRY(tensor_copy(&t, &v->t, err));
+        *out = value_of_tensor(t);
+        return CHURON_OK;
+    }
+    size_t n = value_count(v);
+    TRY(value_list_create(out, v->kind, n, err));
+    status st = v->kind == VALUE_MAP ? tensor_copy(&out->t, &v->t, err) : CHURON_OK;
+    for (size_t i = 0; i < n && st == CHURON_OK; i++)
+        st = owned_value(value_item(out, i), value_item(v, i), err);
+    if (st != CHURON_OK) value_free(out);
+    return st;
+}
+
+/* ---- sessions --------------------------------------------------------------------------------------- */
+
+status graph_session_create(graph_session **out, graph *g, error *err) {
+    *out = NULL;
+    graph_session *s = mem_calloc(1, sizeof *s);
+    if (!s) return ir_no_memory(err);
+    status st = exec_init(&s->x, &g->program, g->threads, g->max_memory, err);
+    if (st != CHURON_OK) {
+        mem_free(s);
+        return st;
+    }
+    s->graph = graph_ref(g);
+    *out = s;
+    return CHURON_OK;
+}
+
+void graph_session_free(graph_session *s) {
+    if (!s) return;
+    exec_free(&s->x, &s->graph->program);
+    graph_close(s->graph);
+    mem_free(s);
+}
+
+/* The caller's tensors stay the caller's: without storage nothing writes into them or keeps them. */
+static value borrowed(const value *v) {
+    if (v->kind != VALUE_TENSOR) return value_share(v);
+    value b = *v;
+    b.t.storage = NULL;
+    return b;
+}
+
+static status take_outputs(graph_session *s, value *outputs, const bool *wanted, error *err) {
+    const ir_graph *g = s->graph->program.main;
+    const exec_frame *f = &s->x.frames[0];
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        if (wanted && !wanted[i]) continue;
+        status st = owned_value(&outputs[i], &f->slots[g->outputs[i]->slot], err);
+        if (st == CHURON_OK) continue;
+        for (size_t k = 0; k < i; k++) value_free(&outputs[k]);
+        memset(outputs, 0, g->n_outputs * sizeof *outputs);
+        return st;
+    }
+    return CHURON_OK;
+}
+
+status graph_run(graph_session *s, const value *inputs, value *outputs, const graph_run_options *o,
+                 error *err) {
+    const ir_graph *g = s->graph->program.main;
+    exec *x = &s->x;
+    for (size_t i = 0; i < g->n_outputs; i++) outputs[i] = (value){.kind = VALUE_NONE};
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        TRY(check_value(g->inputs[i]->name, &s->graph->input_types[i], &inputs[i], err));
+    }
+    x->options = o;
+    x->deadline = o ? o->deadline : 0;
+    x->live = x->peak = 0;
+    for (size_t i = 0; i < g->n_inputs; i++) {
+        exec_set(x, &x->frames[0], (int32_t)g->inputs[i]->slot, borrowed(&inputs[i]));
+    }
+    status st = exec_graph(x, g, err);
+    if (st == CHURON_OK) {
+        st = take_outputs(s, outputs, o ? o->wanted : NULL, err);
+        exec_clear(x, g);
+    }
+    x->options = NULL;
+    return st;
+}
