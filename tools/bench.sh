@@ -3,9 +3,16 @@
 # peer's programs are (PEER_DIR, default build/peers/bin: tools/peers/build.sh makes them), against the peer
 # in the same run, alternating. The table goes to stdout and to build/bench/table.md, all figures to
 # build/bench/figures.json. REPS: how often each is measured (default 5). FILES: which types (default all).
+#
+# tools/bench.sh serving [chat16] [stall] [prefix16] [trace]: the server under load beside the peer's, in turns;
+# see tools/bench/serving.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/venv.sh
 model=$(build/venv/bin/python tests/tools/real_model.py) || { echo "$model"; exit 1; }
+if [ "${1:-}" = serving ]; then
+    shift
+    exec build/venv/bin/python tools/bench/serving.py "$model" "$@"
+fi
 exec build/venv/bin/python tools/bench/table.py "$model"

@@ -430,8 +430,24 @@ static bool asks_for_load(int argc, char **argv) {
     return false;
 }
 
+static bool has_word(int argc, char **argv, const char *word) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], word) == 0) return true;
+    }
+    return false;
+}
+
+/* The second half of --help. */
+static int help_on_load(void) {
+    char name[] = "bench", help[] = "--help";
+    char *argv[] = {name, help, NULL};
+    printf("\n");
+    return cmd_bench_load(2, argv);
+}
+
 int cmd_bench(int argc, char **argv) {
     if (asks_for_load(argc, argv)) return cmd_bench_load(argc, argv);
+    const bool asks_for_help = has_word(argc, argv, "--help") || has_word(argc, argv, "-h");
     const char *load = NULL; /* never set here: it is in the table for --help */
     bench_request r = {.prompt = 512, .gen = 128, .reps = 5, .depth = "0", .parallel = "1"};
     const arg_option options[] = {
@@ -492,7 +508,7 @@ int cmd_bench(int argc, char **argv) {
          .kind = ARG_STRING,
          .target = &load,
          .value = "URL",
-         .help = "drives a server instead; see churon bench --load --help"},
+         .help = "drives a server instead, with the options further below"},
     };
     const arg_command c = {
         .name = "bench",
@@ -509,7 +525,7 @@ int cmd_bench(int argc, char **argv) {
     int code = EXIT_USAGE;
     arg_outcome outcome = args_parse(&c, argc, argv, &r.common, argv, &n_args);
     if (outcome == ARGS_DONE) {
-        code = cli_finish(EXIT_YES);
+        code = asks_for_help ? help_on_load() : cli_finish(EXIT_YES);
     } else if (outcome == ARGS_RUN) {
         r.model = n_args ? argv[0] : NULL;
         bool of_machine = r.roofline || r.kernels;

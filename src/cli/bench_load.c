@@ -211,6 +211,12 @@ static int check_and_measure(load_request_options *o, const given_options *g, co
 }
 
 int cmd_bench_load(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) { /* `--load --help` has no URL: the help is wanted all the same */
+        if (strcmp(argv[i], "--help") == 0 && argc > 2) {
+            argv[1] = argv[i];
+            argc = 2;
+        }
+    }
     load_request_options o = {
         .concurrency = 16, .requests = 64, .rounds = 1, .time_scale = 1, .length_scale = 1, .timeout = 600};
     given_options g = {0};
@@ -400,6 +406,6 @@ int cmd_bench_load(int argc, char **argv) {
         .n_options = sizeof options / sizeof *options};
     size_t n_args;
     const arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
-    if (outcome == ARGS_DONE) return EXIT_YES;
+    if (outcome == ARGS_DONE) return cli_finish(EXIT_YES);
     return outcome == ARGS_RUN ? check_and_measure(&o, &g, &c, &common) : EXIT_USAGE;
 }

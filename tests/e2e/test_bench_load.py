@@ -4,8 +4,10 @@ import json
 import re
 import socket
 import subprocess
+import sys
 import threading
 import time
+import xml.etree.ElementTree
 
 import pytest
 
@@ -420,3 +422,34 @@ def test_nobody_there(load):
     with socket.create_server(("127.0.0.1", 0)) as s:
         url = f"http://127.0.0.1:{s.getsockname()[1]}"
     assert "expected an OpenAI-compatible server" in one_line(load(url), 1)
+
+
+# ---- around it -------------------------------------------------------------------------------------------
+
+
+def test_help_has_both_halves(churon, load):
+    text = subprocess.run([churon, "bench", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "--roofline" in text and "--find-knee" in text
+    done = load("--help")
+    assert done.returncode == 0 and "--find-knee" in done.stdout and "--roofline" not in done.stdout
+
+
+def test_pictures(server, load, tmp_path, top):
+    script = top / "tools" / "plot_load.py"
+
+    def plot(*args):
+        out = tmp_path / "out.svg"
+        subprocess.run([sys.executable, script, *args, "-o", out, "--names", "ours & <theirs>"], check=True, timeout=60)
+        root = xml.etree.ElementTree.parse(out).getroot()
+        assert root.tag.endswith("svg") and out.stat().st_size < 40000
+        return "".join(root.itertext())
+
+    records = tmp_path / "r.jsonl"
+    done = load(server.url, "--scenario", "stall", "--prompt-tokens", "1000", "--rounds", "1", "--records", str(records))
+    assert done.returncode == 0, done.stderr
+    assert "ours & <theirs>: longest gap" in plot("stall", records)
+    done = load(server.url, "--rate", "20", "--requests", "8", "--output-tokens", "4", "--find-knee", "--slo", "e2e=60ms", "--json")
+    assert done.returncode == 0, done.stderr
+    result = tmp_path / "r.json"
+    result.write_text(done.stdout)
+    assert "ours & <theirs>: knee at" in plot("knee", result) or json.loads(done.stdout)["targets"][0]["knee"]["rate"] == 0
