@@ -337,7 +337,7 @@ static status finish_generation(const generation *g, finish_reason finish, const
     if (result) {
         *result = (churon_generation){.size = sizeof *result,
                                       .finish = names[finish],
-                                      .prompt_tokens = stats.prompt_tokens,
+                                      .prompt_tokens = stats.prompt_tokens - stats.cached_tokens,
                                       .tokens = stats.tokens,
                                       .prefill_s = stats.prefill_s,
                                       .decode_s = stats.decode_s};

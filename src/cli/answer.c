@@ -91,7 +91,8 @@ static double per_second(size_t n, double seconds) {
 
 void answer_speed(const answer *a, str *out) {
     const engine_job_stats *s = &a->stats;
-    str_fmt(out, "prompt %zu tokens, %.0f per second; answer %zu token%s", s->prompt_tokens,
-            per_second(s->prompt_tokens, s->prefill_s), s->tokens, s->tokens == 1 ? "" : "s");
+    const size_t computed = s->prompt_tokens - s->cached_tokens;
+    str_fmt(out, "prompt %zu tokens, %.0f per second; answer %zu token%s", computed,
+            per_second(computed, s->prefill_s), s->tokens, s->tokens == 1 ? "" : "s");
     if (s->tokens > 1) str_fmt(out, ", %.0f per second", per_second(s->tokens - 1, s->decode_s));
 }

@@ -289,9 +289,11 @@ static int bench_model(const bench_request *r) {
     wrong_usage = false;
     if (r->text) TRY_GOTO(file_read(&text, r->text, TEXT_MAX_BYTES, &err));
     TRY_GOTO(store_resolve(r->model, &path, &err));
-    lm_bundle_options bo = {
-        .threads = (size_t)r->common.threads,
-        .engine = {.context = cases->max_tokens, .max_running = cases->max_parallel, .kv_type = r->kv_type}};
+    lm_bundle_options bo = {.threads = (size_t)r->common.threads,
+                            .engine = {.context = cases->max_tokens,
+                                       .max_running = cases->max_parallel,
+                                       .kv_type = r->kv_type,
+                                       .no_prefix_cache = true}};
     TRY_GOTO(lm_bundle_open(&b, str_cstr(&path), &bo, &err));
     if (r->common.json) TRY_GOTO(store_digest(str_cstr(&path), digest, &err));
     progress_update(&p, "bench", 0, 0, "the machine's bounds");

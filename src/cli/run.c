@@ -116,7 +116,7 @@ static void write_timing(json_out *j, const lm_bundle *b, const engine_job_stats
     json_out_double(j, "prefill_s", s->prefill_s);
     json_out_double(j, "decode_s", s->decode_s);
     json_out_double(j, "prefill_tokens_per_s",
-                    s->prefill_s > 0 ? (double)s->prompt_tokens / s->prefill_s : 0);
+                    s->prefill_s > 0 ? (double)(s->prompt_tokens - s->cached_tokens) / s->prefill_s : 0);
     json_out_double(j, "decode_tokens_per_s",
                     s->tokens > 1 && s->decode_s > 0 ? (double)(s->tokens - 1) / s->decode_s : 0);
     json_out_end_object(j);

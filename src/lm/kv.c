@@ -2,18 +2,18 @@
 #include "lm/kv.h"
 
 #include "base/mem.h"
+#include "lm/pages.h"
 
 #include <string.h>
 
 /* Pages that lie side by side for one layer and head: as many as a chunk of attention reads, so that it reads
  * one stream (measured at 4,096 keys: pages 700 kB apart come at a third of the bandwidth). Sequences take
- * pages in ascending order, so their chunks are runs as long as the pool is not much fragmented. */
+ * pages run by run (pages.h), so their chunks are runs as long as the pool is not much fragmented. */
 enum { RUN_PAGES = ATTN_CHUNK / KV_PAGE };
+_Static_assert((int)RUN_PAGES == (int)PAGE_RUN, "pages are given out in the runs in which they lie");
 
 struct kv_pool {
-    size_t n_pages, n_free;
-    uint32_t *free_pages; /* a stack of page numbers */
-    uint8_t *dirty;       /* [n_pages]: was written, must be zeroed before it is used again */
+    size_t n_pages;
     uint8_t *data;
     kv_type type;
     size_t key_bytes;  /* of a page's keys, one layer and head */
@@ -38,35 +38,26 @@ status kv_pool_create(kv_pool **out, const lm_config *c, kv_type type, size_t n_
     p->head_dim_v = c->head_dim_v;
     p->key_bytes = kv_page_bytes(type, c->head_dim_k);
     p->head_bytes = p->key_bytes + kv_page_bytes(type, c->head_dim_v);
-    p->n_pages = p->n_free = n_pages;
+    p->n_pages = n_pages;
     const size_t whole = (n_pages + RUN_PAGES - 1) / RUN_PAGES * RUN_PAGES;
     const size_t page_bytes = p->head_bytes * p->n_head * p->n_layer;
     bool fits = n_pages > 0 && n_pages < UINT32_MAX && size_mul(whole, page_bytes, &p->bytes);
-    p->free_pages = fits ? mem_alloc(n_pages * sizeof *p->free_pages) : NULL;
-    p->dirty = fits ? mem_calloc(n_pages, 1) : NULL;
     p->data = fits ? mem_pages(p->bytes) : NULL;
-    if (!p->free_pages || !p->dirty || !p->data) {
+    if (!p->data) {
         status st = error_set(err, CHURON_NO_MEMORY,
                               "KV cache: no memory for %zu bytes; a smaller context or kv_memory needs less",
                               p->bytes);
         kv_pool_free(p);
         return st;
     }
-    for (size_t i = 0; i < n_pages; i++) p->free_pages[i] = (uint32_t)(n_pages - 1 - i);
     *out = p;
     return CHURON_OK;
 }
 
 void kv_pool_free(kv_pool *p) {
     if (!p) return;
-    mem_free(p->free_pages);
-    mem_free(p->dirty);
     mem_pages_free(p->data, p->bytes);
     mem_free(p);
-}
-
-size_t kv_pool_free_pages(const kv_pool *p) {
-    return p->n_free;
 }
 
 size_t kv_pool_pages(const kv_pool *p) {
@@ -86,7 +77,7 @@ void *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) 
     return (uint8_t *)kv_keys(p, page, layer, head) + p->key_bytes;
 }
 
-static void clear_page(kv_pool *p, uint32_t page) {
+void kv_clear_page(const kv_pool *p, uint32_t page) {
     for (uint32_t layer = 0; layer < p->n_layer; layer++) {
         for (uint32_t head = 0; head < p->n_head; head++) {
             memset(kv_keys(p, page, layer, head), 0, p->head_bytes);
@@ -94,36 +85,9 @@ static void clear_page(kv_pool *p, uint32_t page) {
     }
 }
 
-status kv_seq_open(kv_seq *s, size_t max_context, error *err) {
-    *s = (kv_seq){0};
-    size_t max_pages = (max_context + KV_PAGE - 1) / KV_PAGE;
-    s->pages = mem_alloc(max_pages * sizeof *s->pages);
-    if (!s->pages) return error_no_memory(err, "KV page table", max_pages * sizeof *s->pages);
-    s->max_pages = max_pages;
-    return CHURON_OK;
-}
-
-status kv_seq_reserve(kv_pool *p, kv_seq *s, size_t length, error *err) {
-    size_t need = (length + KV_PAGE - 1) / KV_PAGE;
-    if (need <= s->n_pages) return CHURON_OK;
-    size_t more = need - s->n_pages;
-    if (need > s->max_pages || more > p->n_free) {
-        return error_set(err, CHURON_LIMIT,
-                         "KV cache: expected room for %zu more pages of %d tokens, got %zu free", more,
-                         KV_PAGE, p->n_free);
-    }
-    for (size_t i = 0; i < more; i++) {
-        uint32_t page = p->free_pages[--p->n_free];
-        if (p->dirty[page]) clear_page(p, page);
-        p->dirty[page] = 1;
-        s->pages[s->n_pages++] = page;
-    }
-    return CHURON_OK;
-}
-
 /* What lies behind the length must be zero again: a stale infinity times a masked weight of 0 would be NaN.
  * The weights of KV_Q8 are masked together with its scales: nothing stale takes part. */
-static void clear_tail(kv_pool *p, uint32_t page, size_t from) {
+void kv_clear_tail(const kv_pool *p, uint32_t page, size_t from) {
     if (p->type == KV_Q8) return;
     for (uint32_t layer = 0; layer < p->n_layer; layer++) {
         for (uint32_t head = 0; head < p->n_head; head++) {
@@ -133,17 +97,10 @@ static void clear_tail(kv_pool *p, uint32_t page, size_t from) {
     }
 }
 
-void kv_seq_truncate(kv_pool *p, kv_seq *s, size_t length) {
-    size_t keep = (length + KV_PAGE - 1) / KV_PAGE;
-    while (s->n_pages > keep) p->free_pages[p->n_free++] = s->pages[--s->n_pages];
-    if (length < s->length) {
-        s->length = length;
-        if (length % KV_PAGE) clear_tail(p, s->pages[length / KV_PAGE], length % KV_PAGE);
+void kv_copy_page(const kv_pool *p, uint32_t to, uint32_t from) {
+    for (uint32_t layer = 0; layer < p->n_layer; layer++) {
+        for (uint32_t head = 0; head < p->n_head; head++) {
+            memcpy(kv_keys(p, to, layer, head), kv_keys(p, from, layer, head), p->head_bytes);
+        }
     }
-}
-
-void kv_seq_close(kv_pool *p, kv_seq *s) {
-    if (s->pages) kv_seq_truncate(p, s, 0);
-    mem_free(s->pages);
-    *s = (kv_seq){0};
 }

@@ -1,0 +1,99 @@
+/* engine_part.h: what the parts of the engine share: engine.c (creation, load, who steps), engine_seq.c,
+ * engine_job.c, engine_memory.c (the scheduler's pages) and engine_step.c.
+ *
+ * State that threads share (the scheduler, the pages, what callers may ask of a job) is guarded by one mutex.
+ * A step takes it to choose its work and to publish its results; the model runs in between without it.
+ * Whoever steps holds `stepping`; the keys and values, the sampler and the tokens of a job in a step are the
+ * stepper's. */
+#ifndef LM_ENGINE_PART_H
+#define LM_ENGINE_PART_H
+
+#include "lm/engine.h"
+#include "lm/forward.h"
+#include "lm/kv_cache.h"
+#include "lm/scheduler.h"
+
+#include <pthread.h>
+
+struct engine_seq {
+    engine *e;
+    sched_tenant *tenant;
+    prefix_space *space;
+    kv_seq kv;       /* holds pages only while its job runs */
+    int32_t *tokens; /* [context] */
+    size_t n_tokens;
+    size_t n_public; /* under the lock: those that a fork may copy while a job computes */
+    size_t own;      /* tokens that a job of this sequence (or what it is a copy of) has computed */
+    engine_job *job; /* unfinished, or NULL */
+};
+
+struct engine_job {
+    sched_job sched; /* under the lock */
+    engine *e;
+    engine_seq *seq;
+    engine_job_options o;
+    sampler *sampler;
+    int32_t *stop_ids;
+    size_t limit; /* tokens, prompt and answer, at which it ends */
+    size_t prompt_tokens, tokens;
+    size_t cached_tokens;
+    size_t counted;       /* prompt tokens that are in the totals */
+    size_t reported;      /* positions before it had their on_logits */
+    uint64_t leader;      /* arrival of the running job whose prompt begins alike, 0: none known */
+    size_t leader_common; /* tokens that it has in common with it */
+    double submitted, started, first_token, ended;
+    bool cancelled;       /* under the lock */
+    size_t public_tokens; /* under the lock: `tokens`, for those who look */
+    engine_finish finish; /* under the lock once it is not RUNNING */
+    engine_finish ending; /* stepper's: what this step decided */
+    error err;
+    engine_job *next_ending; /* stepper's list */
+    sampled out;             /* of this step */
+    bool wants_output, sampled;
+};
+
+struct engine {
+    const lm_model *m;
+    pool *p;
+    kv_cache *kv;
+    forward *f;
+    scheduler *sched;
+    engine_options o;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a job was submitted, cancelled or ended; the stepper went; stop was asked */
+    bool stepping, serving, stop;
+    bool sweep;           /* somebody was cancelled */
+    double next_deadline; /* of the unfinished jobs, or earlier; INFINITY */
+    size_t n_sequences;
+    uint64_t steps, prompt_tokens, generated_tokens, cache_queries, cache_hits;
+    /* one step, the stepper's */
+    span *spans; /* [max_running] */
+    engine_job **span_job;
+    engine_job **out_job; /* job of each kept row */
+    size_t *out_position;
+    size_t n_spans, n_outputs;
+    engine_job **batch; /* jobs of the logits slice that sample */
+    float **batch_logits;
+    size_t n_batch;
+};
+
+enum { LOGITS_SLICE = 16 };
+
+static inline engine_job *job_of(sched_job *j) {
+    return (engine_job *)(void *)j; /* its first member */
+}
+
+static inline const engine_job *job_of_const(const sched_job *j) {
+    return (const engine_job *)(const void *)j;
+}
+
+/* engine_memory.c: pages for the scheduler. ctx is the engine; with the lock. */
+sched_memory engine_memory(engine *e);
+
+/* engine_step.c: one step by the thread that holds `stepping`, without the lock. Returns false if there was
+ * nothing to do. */
+bool engine_step(engine *e);
+/* With the lock: is there anything that a step would do? */
+bool engine_has_work(const engine *e);
+
+#endif
