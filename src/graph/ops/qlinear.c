@@ -1,0 +1,415 @@
+/* qlinear.c: products and convolutions of 8-bit integers: MatMulInteger, QLinearMatMul, ConvInteger,
+ * QLinearConv, and of com.microsoft DynamicQuantizeMatMul, MatMulIntegerToFloat, QGemm, QLinearConv with
+ * channels last.
+ *
+ * Sums are exact modulo 2^32. A result is scaled in f32 by (a_scale * b_scale / y_scale), rounded half to
+ * even, moved by the zero point and saturated. float8 operands of QLinearMatMul are multiplied in f32. */
+#include "base/mem.h"
+#include "graph/ops/conv.h"
+#include "graph/ops/matmul.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/quant.h"
+
+#include <string.h>
+
+/* ---- integer products ------------------------------------------------------------------------------- */
+
+typedef struct int_product {
+    const tensor *a, *b;
+    matmul_operand oa, ob;
+    matmul_walk walk;
+    int32_t *a_zero, *b_zero; /* of the rows, of the columns: [m], [n] (the same for every batch) */
+    int32_t *sums;
+    size_t m, n, k;
+} int_product;
+
+static void product_batches(void *ctx, size_t from, size_t to) { /* rows of all batches */
+    int_product *p = ctx;
+    for (size_t row = from; row < to;) {
+        size_t batch = row / p->m, i = row % p->m, n = p->m - i < to - row ? p->m - i : to - row, oa, ob;
+        matmul_walk_at(&p->walk, batch, &oa, &ob);
+        gemm_i8(n, p->n, p->k, p->a->type, (const char *)p->a->data + oa + i * (size_t)p->oa.row_stride,
+                (size_t)p->oa.row_stride, p->a_zero + i, p->b->type, (const char *)p->b->data + ob,
+                (size_t)p->ob.row_stride, p->b_zero, p->sums + row * p->n, p->n);
+        row += n;
+    }
+}
+
+/* Everything but the product. sums NULL: taken from scratch. a_zero, b_zero: numbers of the inputs. */
+static status product_setup(op_run *r, int_product *p, size_t a_zero, size_t b_zero, error *err) {
+    p->oa = matmul_operand_of(p->a->dims, p->a->rank, true, false, false);
+    p->ob = matmul_operand_of(p->b->dims, p->b->rank, false, false, false);
+    p->walk = matmul_walk_of(&p->oa, &p->ob);
+    p->m = (size_t)p->oa.rows, p->n = (size_t)p->ob.cols, p->k = (size_t)p->oa.cols;
+    TRY(quant_zeros(r, a_zero, p->m, "a_zero_point", &p->a_zero, err));
+    TRY(quant_zeros(r, b_zero, p->n, "b_zero_point", &p->b_zero, err));
+    if (p->sums) return CHURON_OK;
+    void *memory;
+    TRY(run_scratch(r, (p->walk.count * p->m * p->n + 1) * sizeof(int32_t), &memory, err));
+    p->sums = memory;
+    return CHURON_OK;
+}
+
+static void product_run(op_run *r, int_product *p) {
+    size_t rows = p->walk.count * p->m;
+    if (rows && p->n)
+        run_parallel(r, rows, 0.3 * (double)rows * (double)p->n * (double)p->k, product_batches, p);
+}
+
+static status int_product_run(op_run *r, int_product *p, size_t a_zero, size_t b_zero, error *err) {
+    TRY(product_setup(r, p, a_zero, b_zero, err));
+    product_run(r, p);
+    return CHURON_OK;
+}
+
+static status matmul_integer_infer(op_shapes *s, error *err) {
+    shapes_out_type(s, 0, ELEM_I32);
+    return matmul_infer_at(s, 0, 1, err);
+}
+
+static status matmul_integer_run(op_run *r, error *err) {
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    int_product p = {.a = run_in(r, 0), .b = run_in(r, 1), .sums = y->data};
+    return int_product_run(r, &p, 2, 3, err);
+}
+
+/* ---- QLinearMatMul ---------------------------------------------------------------------------------- */
+
+static status qlinear_matmul_infer(op_shapes *s, error *err) {
+    return matmul_infer_at(s, 0, 3, err);
+}
+
+/* With a float8 type among them: (a - za)(b - zb) in f32. */
+static status qlinear_matmul_float(op_run *r, tensor *y, error *err) {
+    const tensor *a = run_in(r, 0), *b = run_in(r, 3);
+    matmul_operand oa = matmul_operand_of(a->dims, a->rank, true, false, false);
+    matmul_operand ob = matmul_operand_of(b->dims, b->rank, false, false, false);
+    matmul_walk w = matmul_walk_of(&oa, &ob);
+    const tensor *scales[3] = {run_in(r, 1), run_in(r, 4), run_in(r, 6)};
+    const tensor *zeros[3] = {run_in(r, 2), run_in(r, 5), run_in(r, 7)};
+    for (size_t i = 0; i < 3; i++)
+        if (scales[i]->count != 1 || zeros[i]->count != 1)
+            return run_error(r, err, CHURON_UNSUPPORTED,
+                             "scales and zero points of float8: one element expected, got %zu",
+                             scales[i]->count);
+    const void *pa, *pb;
+    TRY(real_of(r, a, ELEM_F64, &pa, err));
+    TRY(real_of(r, b, ELEM_F64, &pb, err));
+    size_t m = (size_t)oa.rows, n = (size_t)ob.cols, k = (size_t)oa.cols, at = 0;
+    double za = real_at(zeros[0], 0), zb = real_at(zeros[1], 0), zy = real_at(zeros[2], 0);
+    float scale = (float)real_at(scales[0], 0) * (float)real_at(scales[1], 0) / (float)real_at(scales[2], 0);
+    size_t bytes = elem_describe(y->type)->bytes;
+    for (size_t batch = 0; batch < w.count; batch++) {
+        size_t o1, o2;
+        matmul_walk_at(&w, batch, &o1, &o2);
+        for (size_t i = 0; i < m; i++)
+            for (size_t j = 0; j < n; j++, at++) {
+                float sum = 0;
+                for (size_t p = 0; p < k; p++) {
+                    double va =
+                        ((const double *)pa)[o1 + i * (size_t)oa.row_stride + p * (size_t)oa.col_stride];
+                    double vb =
+                        ((const double *)pb)[o2 + p * (size_t)ob.row_stride + j * (size_t)ob.col_stride];
+                    sum += (float)(va - za) * (float)(vb - zb);
+                }
+                double v = (double)(sum * scale);
+                if (ELEM_BIT(y->type) & NN_I8)
+                    byte_set(y, at, quant_clamp(v, (int32_t)zy, y->type));
+                else
+                    v += zy, elem_from_f64(y->type, &v, (char *)y->data + at * bytes, 1, true);
+            }
+    }
+    return CHURON_OK;
+}
+
+static status qlinear_matmul_run(op_run *r, error *err) {
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    int_product p = {.a = run_in(r, 0), .b = run_in(r, 3)};
+    if (!((ELEM_BIT(p.a->type) & NN_I8) && (ELEM_BIT(p.b->type) & NN_I8) && (ELEM_BIT(y->type) & NN_I8)))
+        return qlinear_matmul_float(r, y, err);
+    TRY(int_product_run(r, &p, 2, 5, err));
+    float *sa, *sb, sy = 1;
+    int32_t zy = 0;
+    TRY(quant_scales(r, 1, p.m, "a_scale", &sa, err));
+    TRY(quant_scales(r, 4, p.n, "b_scale", &sb, err));
+    TRY(quant_scalar(r, 6, 7, "y_scale, y_zero_point", &sy, &zy, err));
+    for (size_t i = 0; i < y->count; i++) {
+        float scale = sa[i / p.n % p.m] * sb[i % p.n] / sy;
+        byte_set(y, i, quant_clamp((double)((float)p.sums[i] * scale), zy, y->type));
+    }
+    return CHURON_OK;
+}
+
+/* ---- convolutions ----------------------------------------------------------------------------------- */
+
+static status int_conv_prepare(op_node *n, error *err) {
+    conv_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    TRY(conv_prepare_common(n, st, err));
+    if (op_version(n) < 10) TRY(op_attr_bool(n, "channels_last", false, &st->channels_last, err));
+    return CHURON_OK;
+}
+
+static status conv_integer_infer(op_shapes *s, error *err) {
+    shapes_out_type(s, 0, ELEM_I32);
+    return conv_infer_at(s, 0, 1, SIZE_MAX, err);
+}
+
+static status qlinear_conv_infer(op_shapes *s, error *err) {
+    return conv_infer_at(s, 0, 3, 8, err);
+}
+
+/* x - zero as [N, C, …] of 32 bits, whatever the layout of x. */
+static status lower_zero(op_run *r, const tensor *x, int32_t zero, bool channels_last, const void **out,
+                         error *err) {
+    void *memory;
+    TRY(run_scratch(r, (x->count + 1) * sizeof(uint32_t), &memory, err));
+    uint32_t *to = memory;
+    size_t c = channels_last ? (size_t)x->dims[x->rank - 1] : 1;
+    size_t pixels = channels_last ? (size_t)nn_product(x->dims + 1, x->rank - 2) : 0;
+    for (size_t i = 0; i < x->count; i++) {
+        size_t at = channels_last ? (i / (pixels * c) * c + i % c) * pixels + i / c % pixels : i;
+        to[at] = (uint32_t)(byte_of(x, i) - zero);
+    }
+    *out = to;
+    return CHURON_OK;
+}
+
+static status lower_weights(op_run *r, const tensor *w, size_t zero_input, const void **out, error *err) {
+    size_t m = (size_t)w->dims[0], each = m ? w->count / m : 0;
+    int32_t *zeros;
+    void *memory;
+    TRY(quant_zeros(r, zero_input, m, "w_zero_point", &zeros, err));
+    TRY(run_scratch(r, (w->count + 1) * sizeof(uint32_t), &memory, err));
+    uint32_t *to = memory;
+    for (size_t i = 0; i < w->count; i++) to[i] = (uint32_t)(byte_of(w, i) - zeros[i / each]);
+    *out = to;
+    return CHURON_OK;
+}
+
+/* ConvInteger allows a zero point a channel of w only where the version says so; x has one. */
+static status conv_integer_run(op_run *r, error *err) {
+    const conv_state *st = run_state(r);
+    const tensor *x = run_in(r, 0), *w = run_in(r, 1);
+    tensor *y;
+    float unused;
+    int32_t zero = 0;
+    conv_job j;
+    TRY(run_out(r, 0, &y, err));
+    conv_job_init(&j, st, x, w, y);
+    TRY(quant_scalar(r, SIZE_MAX, 2, "x_zero_point", &unused, &zero, err));
+    TRY(lower_zero(r, x, zero, false, &j.x, err));
+    TRY(lower_weights(r, w, 3, &j.w, err));
+    j.y = y->data;
+    conv_u32(r, &j);
+    return CHURON_OK;
+}
+
+static status qlinear_conv_run(op_run *r, error *err) {
+    const conv_state *st = run_state(r);
+    const tensor *x = run_in(r, 0), *w = run_in(r, 3), *bias = run_in(r, 8);
+    tensor *y;
+    float sx = 1, sy = 1, *sw;
+    int32_t zx = 0, zy = 0;
+    conv_job j;
+    TRY(run_out(r, 0, &y, err));
+    conv_job_init(&j, st, x, w, y);
+    TRY(quant_scalar(r, 1, 2, "x_scale, x_zero_point", &sx, &zx, err));
+    TRY(quant_scalar(r, 6, 7, "y_scale, y_zero_point", &sy, &zy, err));
+    TRY(quant_scales(r, 4, j.out_channels, "w_scale", &sw, err));
+    TRY(lower_zero(r, x, zx, st->channels_last, &j.x, err));
+    TRY(lower_weights(r, w, 5, &j.w, err));
+    void *memory;
+    TRY(run_scratch(r, (y->count + 1) * sizeof(uint32_t), &memory, err));
+    j.y = memory;
+    j.bias = bias ? bias->data : NULL;
+    conv_u32(r, &j);
+    const int32_t *sums = memory;
+    size_t pixels = (size_t)j.g.out_size, channels = j.out_channels;
+    for (size_t i = 0; i < y->count; i++) {
+        size_t c = i / pixels % channels, n = i / (pixels * channels);
+        size_t at = st->channels_last ? (n * pixels + i % pixels) * channels + c : i;
+        float scale = sx * sw[c] / sy;
+        byte_set(y, at, quant_clamp((double)((float)sums[i] * scale), zy, y->type));
+    }
+    return CHURON_OK;
+}
+
+/* ---- com.microsoft ---------------------------------------------------------------------------------- */
+
+static status to_float_infer(op_shapes *s, error *err) {
+    return matmul_infer_at(s, 0, 1, err);
+}
+
+static void scale_rows(const int_product *p, const float *sa, const float *sb, const float *bias, float *y,
+                       size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t j = i % p->n;
+        y[i] = (float)p->sums[i] * (sa[i / p->n % p->m] * sb[j]) + (bias ? bias[j] : 0);
+    }
+}
+
+static status check_bias(op_run *r, size_t i, size_t n, const void **bias, error *err) {
+    const tensor *t = run_in(r, i);
+    if (t && t->count != n)
+        return run_error(r, err, CHURON_INVALID, "bias: %zu elements expected, got %zu", n, t->count);
+    return real_of(r, t, ELEM_F32, bias, err);
+}
+
+static status matmul_to_float_run(op_run *r, error *err) { /* A, B, a_scale, b_scale, a_zero, b_zero, bias */
+    int_product p = {.a = run_in(r, 0), .b = run_in(r, 1)};
+    tensor *y;
+    void *to;
+    float *sa, *sb;
+    const void *bias;
+    TRY(int_product_run(r, &p, 4, 5, err));
+    TRY(quant_scales(r, 2, p.m, "a_scale", &sa, err));
+    TRY(quant_scales(r, 3, p.n, "b_scale", &sb, err));
+    TRY(check_bias(r, 6, p.n, &bias, err));
+    TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
+    scale_rows(&p, sa, sb, bias, to, y->count);
+    real_done(y, ELEM_F32, to);
+    return CHURON_OK;
+}
+
+/* A is quantized as DynamicQuantizeLinear does it: uint8, one scale for all of it. */
+static status dynamic_matmul_run(op_run *r, error *err) { /* A, B, b_scale, b_zero, bias */
+    const tensor *a = run_in(r, 0);
+    void *memory;
+    TRY(run_scratch(r, a->count + 1, &memory, err));
+    tensor q = tensor_borrow(ELEM_U8, a->rank, a->dims, memory), *y;
+    const float *v = a->data;
+    float least = 0, most = 0, *sa, *sb;
+    for (size_t i = 0; i < a->count; i++) {
+        if (v[i] < least) least = v[i];
+        if (v[i] > most) most = v[i];
+    }
+    float scale = most == least ? 1 : (most - least) / 255;
+    int32_t zero = quant_clamp((double)(-least / scale), 0, ELEM_U8);
+    for (size_t i = 0; i < a->count; i++) byte_set(&q, i, quant_clamp((double)(v[i] / scale), zero, ELEM_U8));
+    int_product p = {.a = &q, .b = run_in(r, 1)};
+    const void *bias;
+    TRY(product_setup(r, &p, SIZE_MAX, 3, err));
+    for (size_t i = 0; i < p.m; i++) p.a_zero[i] = zero;
+    product_run(r, &p);
+    TRY(quant_scales(r, 2, p.n, "b_scale", &sb, err));
+    TRY(run_scratch(r, (p.m + 1) * sizeof(float), &memory, err));
+    sa = memory;
+    for (size_t i = 0; i < p.m; i++) sa[i] = scale;
+    TRY(check_bias(r, 4, p.n, &bias, err));
+    TRY(run_out(r, 0, &y, err));
+    scale_rows(&p, sa, sb, bias, y->data, y->count);
+    return CHURON_OK;
+}
+
+typedef struct qgemm_state {
+    float alpha;
+    bool trans_a, trans_b;
+} qgemm_state;
+
+static status qgemm_prepare(op_node *n, error *err) {
+    qgemm_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    TRY(op_attr_float(n, "alpha", 1, &st->alpha, err));
+    TRY(op_attr_bool(n, "transA", false, &st->trans_a, err));
+    return op_attr_bool(n, "transB", false, &st->trans_b, err);
+}
+
+static status qgemm_infer(op_shapes *s,
+                          error *err) { /* a, a_scale, a_zero, b, b_scale, b_zero, C, y_scale, y_zero */
+    const qgemm_state *st = shapes_state(s);
+    bool known_a, known_b;
+    size_t ra, rb;
+    const dim *a, *b;
+    shapes_out_type(s, 0, op_has_input(shapes_node(s), 8) ? shapes_in_type(s, 8) : ELEM_F32);
+    TRY(nn_rank(s, 0, 2, 2, "A", &known_a, &ra, &a, err));
+    TRY(nn_rank(s, 3, 2, 2, "B", &known_b, &rb, &b, err));
+    dim m = known_a ? a[st->trans_a] : dim_fresh(s), n = known_b ? b[!st->trans_b] : dim_fresh(s);
+    if (known_a && known_b)
+        TRY(shapes_same(s, a[!st->trans_a], b[st->trans_b], "columns of A and rows of B", NULL, err));
+    return shapes_out(s, 0, 2, (dim[]){m, n}, err);
+}
+
+static status transposed(op_run *r, const tensor *t, bool trans, tensor *out, error *err) {
+    *out = *t;
+    if (!trans) return CHURON_OK;
+    void *memory;
+    size_t rows = (size_t)t->dims[0], cols = (size_t)t->dims[1];
+    TRY(run_scratch(r, t->count + 1, &memory, err));
+    *out = tensor_borrow(t->type, 2, (int64_t[]){t->dims[1], t->dims[0]}, memory);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++)
+            ((uint8_t *)memory)[j * rows + i] = ((const uint8_t *)t->data)[i * cols + j];
+    return CHURON_OK;
+}
+
+static status qgemm_run(op_run *r, error *err) {
+    const qgemm_state *st = run_state(r);
+    tensor a, b, *y;
+    TRY(transposed(r, run_in(r, 0), st->trans_a, &a, err));
+    TRY(transposed(r, run_in(r, 3), st->trans_b, &b, err));
+    int_product p = {.a = &a, .b = &b};
+    TRY(int_product_run(r, &p, 2, 5, err));
+    float sa = 1, sy = 1, *sb;
+    int32_t unused, zy = 0;
+    TRY(quant_scalar(r, 1, 2, "a_scale, a_zero_point", &sa, &unused, err));
+    TRY(quant_scales(r, 4, p.n, "b_scale", &sb, err));
+    const tensor *c = run_in(r, 6);
+    int64_t strides[2] = {0, 0};
+    if (c) {
+        for (size_t i = 0; i < c->rank; i++) {
+            size_t want = i + 1 == c->rank ? p.n : p.m;
+            if (c->rank > 2 || (c->dims[i] != 1 && (size_t)c->dims[i] != want))
+                return run_error(r, err, CHURON_INVALID, "C: dimension %zu of 1 or %zu expected, got %lld", i,
+                                 want, (long long)c->dims[i]);
+        }
+        nn_broadcast_strides(c->dims, c->rank, 2, strides);
+    }
+    TRY(run_out(r, 0, &y, err));
+    if (y->type != ELEM_F32) TRY(quant_scalar(r, 7, 8, "y_scale, y_zero_point", &sy, &zy, err));
+    for (size_t i = 0; i < y->count; i++) {
+        size_t row = i / p.n, col = i % p.n;
+        int32_t add = c ? ((const int32_t *)c->data)[row * (size_t)strides[0] + col * (size_t)strides[1]] : 0;
+        float v = st->alpha * sa * sb[col] * (float)(int32_t)((uint32_t)p.sums[i] + (uint32_t)add);
+        if (y->type == ELEM_F32)
+            ((float *)y->data)[i] = v;
+        else
+            byte_set(y, i, quant_clamp((double)(v / sy), zy, y->type));
+    }
+    return CHURON_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------- */
+
+#define F8I8 (NN_I8 | ELEMS_F8)
+#define HALF (ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16) | ELEM_BIT(ELEM_BF16))
+#define ROW(dom, op, first, last, sign, ...)                                                                 \
+    .domain = dom, .name = op, .since = first, .until = last, .signature = sign, .vars = {__VA_ARGS__}
+
+static const op_def rows[] = {
+    {ROW("", "MatMulInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .infer = matmul_integer_infer,
+     .run = matmul_integer_run},
+    {ROW("", "QLinearMatMul", 10, 20, "TfTUfUfV>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8}),
+     .infer = qlinear_matmul_infer, .run = qlinear_matmul_run},
+    {ROW("", "QLinearMatMul", 21, 0, "TSTUSUSV>V", {'T', F8I8}, {'U', F8I8}, {'V', F8I8}, {'S', HALF}),
+     .infer = qlinear_matmul_infer, .run = qlinear_matmul_run},
+    {ROW("", "ConvInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .prepare = int_conv_prepare,
+     .release = mem_free, .infer = conv_integer_infer, .run = conv_integer_run},
+    {ROW("", "QLinearConv", 10, 0, "TfTUfUfV=I>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
+         {'I', ELEM_BIT(ELEM_I32)}),
+     .prepare = int_conv_prepare, .release = mem_free, .infer = qlinear_conv_infer, .run = qlinear_conv_run},
+    {ROW("com.microsoft", "QLinearConv", 1, 0, "TfTUfUfV=I>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
+         {'I', ELEM_BIT(ELEM_I32)}),
+     .prepare = int_conv_prepare, .release = mem_free, .infer = qlinear_conv_infer, .run = qlinear_conv_run},
+    {ROW("com.microsoft", "MatMulIntegerToFloat", 1, 0, "TUSS=TUS>S", {'T', NN_I8}, {'U', NN_I8},
+         {'S', ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16)}),
+     .infer = to_float_infer, .run = matmul_to_float_run},
+    {ROW("com.microsoft", "DynamicQuantizeMatMul", 1, 0, "fUf=Uf>f", {'U', NN_I8}), .infer = to_float_infer,
+     .run = dynamic_matmul_run},
+    {ROW("com.microsoft", "QGemm", 1, 0, "TfTUfU=IfV>@", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
+         {'I', ELEM_BIT(ELEM_I32)}),
+     .prepare = qgemm_prepare, .release = mem_free, .infer = qgemm_infer, .run = qgemm_run},
+};
+NN_TABLE(qlinear);
