@@ -94,6 +94,8 @@ static status loss_run(op_run *r, error *err) {
     const tensor *x = run_in(r, 0);
     const void *from, *weight;
     void *memory;
+    tensor *y;
+    TRY(run_out(r, 0, &y, err)); /* checks the shapes */
     TRY(real_in(r, 0, ELEM_F64, &from, err));
     TRY(real_in(r, 2, ELEM_F64, &weight, err));
     size_t outer = (size_t)x->dims[0], classes = (size_t)x->dims[1];
@@ -111,8 +113,6 @@ static status loss_run(op_run *r, error *err) {
     double sum = 0;
     for (size_t i = 0; i < outer * inner; i++) sum += loss[i];
     if (st->reduction == REDUCE_MEAN) sum /= total;
-    tensor *y;
-    TRY(run_out(r, 0, &y, err));
     elem_from_f64(y->type, st->reduction == REDUCE_NONE ? loss : &sum, y->data, y->count, false);
     return CHURON_OK;
 }

@@ -21,7 +21,8 @@
     X(norm) /* BatchNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, … */   \
     X(softmax)   /* Softmax, LogSoftmax; QLinearSoftmax */                                                   \
     X(loss)      /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                                    \
-    X(layernorm) /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */
+    X(layernorm) /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                     \
+    X(resize)    /* Resize, Upsample */
 
 #define X(name) extern const op_table ops_##name;
 OP_TABLES(X)

@@ -264,11 +264,11 @@ static status matmul_to_float_run(op_run *r, error *err) { /* A, B, a_scale, b_s
     void *to;
     float *sa, *sb;
     const void *bias;
+    TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
     TRY(int_product_run(r, &p, 4, 5, err));
     TRY(quant_scales(r, 2, p.m, "a_scale", &sa, err));
     TRY(quant_scales(r, 3, p.n, "b_scale", &sb, err));
     TRY(check_bias(r, 6, p.n, &bias, err));
-    TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
     scale_rows(&p, sa, sb, bias, to, y->count);
     real_done(y, ELEM_F32, to);
     return CHURON_OK;
@@ -277,9 +277,11 @@ static status matmul_to_float_run(op_run *r, error *err) { /* A, B, a_scale, b_s
 /* A is quantized as DynamicQuantizeLinear does it: uint8, one scale for all of it. */
 static status dynamic_matmul_run(op_run *r, error *err) { /* A, B, b_scale, b_zero, bias */
     const tensor *a = run_in(r, 0);
+    tensor *y;
     void *memory;
+    TRY(run_out(r, 0, &y, err));
     TRY(run_scratch(r, a->count + 1, &memory, err));
-    tensor q = tensor_borrow(ELEM_U8, a->rank, a->dims, memory), *y;
+    tensor q = tensor_borrow(ELEM_U8, a->rank, a->dims, memory);
     const float *v = a->data;
     float least = 0, most = 0, *sa, *sb;
     for (size_t i = 0; i < a->count; i++) {
@@ -299,7 +301,6 @@ static status dynamic_matmul_run(op_run *r, error *err) { /* A, B, b_scale, b_ze
     sa = memory;
     for (size_t i = 0; i < p.m; i++) sa[i] = scale;
     TRY(check_bias(r, 4, p.n, &bias, err));
-    TRY(run_out(r, 0, &y, err));
     scale_rows(&p, sa, sb, bias, y->data, y->count);
     return CHURON_OK;
 }
@@ -348,6 +349,7 @@ static status transposed(op_run *r, const tensor *t, bool trans, tensor *out, er
 static status qgemm_run(op_run *r, error *err) {
     const qgemm_state *st = run_state(r);
     tensor a, b, *y;
+    TRY(run_out(r, 0, &y, err));
     TRY(transposed(r, run_in(r, 0), st->trans_a, &a, err));
     TRY(transposed(r, run_in(r, 3), st->trans_b, &b, err));
     int_product p = {.a = &a, .b = &b};
@@ -367,7 +369,6 @@ static status qgemm_run(op_run *r, error *err) {
         }
         nn_broadcast_strides(c->dims, c->rank, 2, strides);
     }
-    TRY(run_out(r, 0, &y, err));
     if (y->type != ELEM_F32) TRY(quant_scalar(r, 7, 8, "y_scale, y_zero_point", &sy, &zy, err));
     for (size_t i = 0; i < y->count; i++) {
         size_t row = i / p.n, col = i % p.n;
