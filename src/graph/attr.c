@@ -35,6 +35,10 @@ const char *op_name_of(const op_node *n) {
     return n->name;
 }
 
+const char *op_operator(const op_node *n) {
+    return n->op;
+}
+
 size_t op_n_inputs(const op_node *n) {
     return n->n_inputs;
 }

@@ -105,9 +105,10 @@ void op_versions(const char *domain, const char *name, str *out);
 
 /* ---- in prepare ------------------------------------------------------------------------------------- */
 
-int64_t op_version(const op_node *n); /* of the operator set that the model asks for */
-const char *op_name_of(const op_node *n);
-size_t op_n_inputs(const op_node *n); /* with absent ones in the middle */
+int64_t op_version(const op_node *n);      /* of the operator set that the model asks for */
+const char *op_name_of(const op_node *n);  /* of the node */
+const char *op_operator(const op_node *n); /* "Add" */
+size_t op_n_inputs(const op_node *n);      /* with absent ones in the middle */
 size_t op_n_outputs(const op_node *n);
 bool op_has_input(const op_node *n, size_t i);
 bool op_has_output(const op_node *n, size_t i);

@@ -9,20 +9,34 @@
 #define OP_TABLES(X)                                                                                         \
     X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
     X(control)        /* If, Loop, Scan */                                                                   \
-    X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
+    X(arithmetic)     /* Add … Pow, Mod, Max, Min, Sum, Mean, comparisons, logic, bits, PRelu, Where */    \
+    X(arrange)        /* Transpose, Concat, Split, Expand, Tile, DepthToSpace, SpaceToDepth */               \
+    X(cast)           /* Cast, CastLike, BitCast */                                                          \
     X(conv)           /* Conv; FusedConv */                                                                  \
     X(conv_transpose) /* ConvTranspose, Col2Im */                                                            \
     X(deform)         /* DeformConv, CausalConvWithState */                                                  \
-    X(pool)           /* MaxPool, AveragePool, LpPool, Global…, MaxUnpool; QLinearAveragePool,             \
-                         QLinearGlobalAveragePool */                                                         \
-    X(roi)            /* RoiAlign, MaxRoiPool */                                                             \
-    X(quant)          /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                          \
-    X(qlinear)        /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                      \
+    X(elementwise)    /* functions of one tensor, Clip, IsNaN, IsInf, Not */                                 \
+    X(gather)         /* Gather, GatherElements, GatherND */                                                 \
+    X(generate)       /* Range, EyeLike, Trilu, ReverseSequence */                                           \
+    X(layernorm)      /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                \
+    X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                               \
+    X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
     X(norm) /* BatchNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, … */   \
-    X(softmax)   /* Softmax, LogSoftmax; QLinearSoftmax */                                                   \
-    X(loss)      /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                                    \
-    X(layernorm) /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                     \
-    X(resize)    /* Resize, Upsample */
+    X(pad)  /* Pad, CenterCropPad */                                                                         \
+    X(pool) /* MaxPool, AveragePool, LpPool, Global…, MaxUnpool; QLinearAveragePool,                       \
+               QLinearGlobalAveragePool */                                                                   \
+    X(qlinear) /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                             \
+    X(quant)   /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                                 \
+    X(random)  /* RandomNormal, RandomUniform, Multinomial, Bernoulli, Dropout */                            \
+    X(rank)    /* ArgMax, ArgMin, TopK, Hardmax, CumSum, CumProd */                                          \
+    X(reduce)  /* the ten Reduce operators */                                                                \
+    X(reshape) /* Reshape, Flatten, Squeeze, Unsqueeze */                                                    \
+    X(resize)  /* Resize, Upsample */                                                                        \
+    X(roi)     /* RoiAlign, MaxRoiPool */                                                                    \
+    X(scatter) /* Scatter, ScatterElements, ScatterND, TensorScatter */                                      \
+    X(select)  /* Compress, NonZero, Unique, OneHot */                                                       \
+    X(slice)   /* Slice */                                                                                   \
+    X(softmax) /* Softmax, LogSoftmax; QLinearSoftmax */
 
 #define X(name) extern const op_table ops_##name;
 OP_TABLES(X)
