@@ -204,11 +204,16 @@ static status read_strings(onnx_reader *r, onnx_tensor *t, const raw_parts *part
     return CHURON_OK;
 }
 
-/* Items that the list must have: complex numbers take two, types of 4 and 2 bits share bytes. */
+/* Types of 4 and 2 bits lie in their list as they do in raw data: several to an item. */
+static bool shares_bytes(elem e) {
+    unsigned bits = elem_describe(e)->bits;
+    return bits == 4 || bits == 2;
+}
+
+/* Items that the list must have: complex numbers take two. */
 static size_t list_items(elem e, size_t count) {
     if (e == ELEM_C64 || e == ELEM_C128) return 2 * count;
-    unsigned bits = elem_describe(e)->bits;
-    return bits == 4 || bits == 2 ? elem_file_bytes(e, count) : count;
+    return shares_bytes(e) ? elem_file_bytes(e, count) : count;
 }
 
 static status read_list(onnx_reader *r, onnx_tensor *t, const raw_parts *parts) {
@@ -223,7 +228,7 @@ static status read_list(onnx_reader *r, onnx_tensor *t, const raw_parts *parts) 
     TRY(onnx_take_data(r, t->count * elem_describe(t->type)->bytes, &data));
     set_contents(t, data);
     if (list.fixed) return wire_list_fixed(r, parts->message, list.number, list.fixed, data);
-    if (items == t->count) {
+    if (!shares_bytes(t->type)) {
         TRY(wire_list_varints(r, parts->message, list.number, list.name, t->type, data));
         unsigned bits = elem_describe(t->type)->bits;
         for (size_t i = 0; bits < 8 && i < t->count; i++) {

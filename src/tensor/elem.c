@@ -142,14 +142,14 @@ static double decode_e8m0(uint8_t code) {
     return code == 255 ? (double)NAN : ldexp(1, code - 127);
 }
 
+/* As ONNX casts with round_mode "nearest": the sign is dropped, zero is the smallest value, ties go up. */
 static uint8_t encode_e8m0(double v, bool saturate) {
-    if (v != v || v < 0) return 255;
+    v = fabs(v);
+    if (v != v || isinf(v)) return 255;
     if (v <= 0x1p-127) return 0;
-    if (isinf(v)) return saturate ? 254 : 255;
     int exponent;
     double m = frexp(v, &exponent); /* v = m * 2^exponent, m in [0.5, 1) */
-    int code = exponent - 1 + 127;
-    if (m > 0.75 || (m == 0.75 && (code & 1))) code++;
+    int code = exponent - 1 + 127 + (m >= 0.75);
     if (code > 254) return saturate ? 254 : 255;
     return (uint8_t)code;
 }

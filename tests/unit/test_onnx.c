@@ -244,6 +244,13 @@ static void typed_lists(void **state) {
     assert_memory_equal(m->graph.initializers[0].contents.data, ((int8_t[]){-1, -8, 2}), 3);
     onnx_close(m);
     str_free(&s);
+    tensor_head(&t, "w", ELEM_I2, 1, (int64_t[]){1});
+    pb_int(&t, 5, 2);
+    s = model_of_tensor(&t);
+    assert_int_equal(parse(&m, &s, &err), CHURON_OK);
+    assert_int_equal(*(int8_t *)m->graph.initializers[0].contents.data, -2);
+    onnx_close(m);
+    str_free(&s);
     tensor_head(&t, "w", ELEM_STRING, 1, (int64_t[]){2});
     pb_bytes(&t, 6, "a\0b", 3);
     pb_bytes(&t, 6, "", 0);
