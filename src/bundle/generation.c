@@ -227,6 +227,10 @@ engine_job_stats generation_stats(const generation *g) {
     return engine_job_stats_get(g->job);
 }
 
+void generation_view(generation *g, engine_job_view *out) {
+    engine_job_view_get(g->job, out);
+}
+
 void generation_free(generation *g) {
     if (!g) return;
     engine_job_free(g->job);

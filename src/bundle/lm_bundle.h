@@ -107,6 +107,7 @@ finish_reason generation_wait(generation *g); /* blocks; steps the engine if no 
 /* The same, but returns after at most one step, with FINISH_NONE if the answer goes on. */
 finish_reason generation_wait_step(generation *g);
 engine_job_stats generation_stats(const generation *g);
+void generation_view(generation *g, engine_job_view *out); /* any thread, also while it runs */
 void generation_free(generation *g); /* after its last event has returned */
 
 #endif

@@ -114,6 +114,7 @@ static status serve(lm_bundle *b, const char *id, const char *digest, const serv
                               .digest = digest,
                               .keys = keys->items,
                               .n_keys = keys->n,
+                              .max_running = (size_t)f->max_running,
                               .max_queued_tokens = (size_t)f->max_queued_tokens,
                               .temperature_given = lm_bundle_names_temperature(b)};
     status st = server_create(&s, b, &o, err);

@@ -57,13 +57,14 @@ void http_server_check_clients(http_server *s);
 
 /* ---- request ---------------------------------------------------------------------------------------- */
 
-typedef enum http_method { HTTP_M_GET, HTTP_M_HEAD, HTTP_M_POST, HTTP_M_OTHER } http_method;
+typedef enum http_method { HTTP_M_GET, HTTP_M_HEAD, HTTP_M_POST, HTTP_M_DELETE, HTTP_M_OTHER } http_method;
 
 http_method http_request_method(const http_exchange *x);
 /* Decoded path without the query; borrowed for the life of the exchange. */
 const char *http_request_path(const http_exchange *x);
 const char *http_request_header(const http_exchange *x, const char *name); /* NULL if absent */
-const char *http_request_body(http_exchange *x, size_t *len);              /* borrowed, likewise */
+bool http_request_is_local(const http_exchange *x);           /* did it come from this machine? */
+const char *http_request_body(http_exchange *x, size_t *len); /* borrowed, likewise */
 
 /* ---- reply ------------------------------------------------------------------------------------------ */
 

@@ -5,6 +5,7 @@
 
 #include <event2/bufferevent.h>
 #include <event2/bufferevent_ssl.h>
+#include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
@@ -67,4 +68,11 @@ struct bufferevent *http_tls_accept(http_tls *t, struct event_base *base) {
     }
     bufferevent_openssl_set_allow_dirty_shutdown(bev, 1);
     return bev;
+}
+
+bool http_tls_write(struct bufferevent *bev, const char *bytes, size_t n) {
+    SSL *ssl = bufferevent_openssl_get_ssl(bev);
+    if (!ssl || n > INT_MAX || SSL_write(ssl, bytes, (int)n) != (int)n) return false;
+    (void)SSL_shutdown(ssl);
+    return true;
 }

@@ -16,4 +16,8 @@ void http_tls_free(http_tls *t);
  * socket when freed. NULL when memory ran out. */
 struct bufferevent *http_tls_accept(http_tls *t, struct event_base *base);
 
+/* Writes past the bufferevent, whose output must be empty, and says that no more will follow. False when the
+ * session could not take all of it at once. */
+bool http_tls_write(struct bufferevent *bev, const char *bytes, size_t n);
+
 #endif

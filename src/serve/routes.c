@@ -206,6 +206,36 @@ static void get_metrics(server *s, http_exchange *x) {
     str_free(&out);
 }
 
+/* The state of the moment and totals since the start, as the page draws them. server_load is vLLM's: requests
+ * under way. */
+static void get_load(server *s, http_exchange *x) {
+    engine_load l;
+    engine_load_get(s->engine, &l);
+    str out = {0};
+    json_out j = json_out_begin(&out);
+    json_out_object(&j, NULL);
+    json_out_uint(&j, "server_load", s->n_answers);
+    json_out_uint(&j, "running", l.running);
+    json_out_uint(&j, "max_running", s->o.max_running);
+    json_out_uint(&j, "waiting", l.waiting);
+    json_out_uint(&j, "waiting_tokens", l.waiting_tokens);
+    json_out_uint(&j, "max_queued_tokens", s->o.max_queued_tokens);
+    json_out_uint(&j, "kv_pages", l.kv_pages);
+    json_out_uint(&j, "kv_pages_free", l.kv_pages_free);
+    json_out_uint(&j, "kv_pages_cached", l.kv_pages_cached);
+    json_out_uint(&j, "kv_page_tokens", l.kv_page_tokens);
+    json_out_uint(&j, "prompt_tokens", l.prompt_tokens);
+    json_out_uint(&j, "generation_tokens", l.generated_tokens);
+    json_out_uint(&j, "steps", l.steps);
+    json_out_uint(&j, "preemptions", l.preemptions);
+    json_out_uint(&j, "cache_queries", l.cache_queries);
+    json_out_uint(&j, "cache_hits", l.cache_hits);
+    json_out_double(&j, "uptime_s", clock_seconds() - s->started);
+    json_out_end_object(&j);
+    server_reply_json(s, x, &out);
+    str_free(&out);
+}
+
 static void get_page(server *s, http_exchange *x) {
     (void)s;
     http_reply_header(x, "Content-Security-Policy",
@@ -231,13 +261,15 @@ static const route table[] = {
     {"/ready", false, false, false, get_ready},
     {"/version", false, false, false, get_version},
     {"/metrics", false, false, false, get_metrics},
+    {"/load", false, false, false, get_load},
+    {"/admin/requests", false, true, false, admin_list},
     {"/v1/models", false, true, false, openai_models},
     {"/v1/chat/completions", true, true, true, openai_chat},
     {"/v1/completions", true, true, true, openai_completions},
     {"/tokenize", true, true, true, text_tokenize},
     {"/detokenize", true, true, true, text_detokenize},
 };
-static const char MODEL_PATH[] = "/v1/models/";
+static const char MODEL_PATH[] = "/v1/models/", ADMIN_PATH[] = "/admin/requests/", CANCEL[] = "/cancel";
 
 void routes_observe(void *user, int code) {
     server *s = user;
@@ -317,14 +349,18 @@ static bool is_json(const http_exchange *x) {
     return n == strlen("application/json") && strncasecmp(type, "application/json", n) == 0;
 }
 
+static bool refuse_method(server *s, http_exchange *x, const char *allowed, const char *line) {
+    http_reply_header(x, "Allow", allowed);
+    server_reply_status(s, x, 405, "invalid_request_error", NULL, "method_not_allowed", line);
+    return false;
+}
+
 /* What every request is asked before its endpoint runs. False: refused here. */
 static bool admit(server *s, http_exchange *x, bool post, bool guarded, bool computes) {
     const http_method m = http_request_method(x);
-    if (post ? m != HTTP_M_POST : m != HTTP_M_GET && m != HTTP_M_HEAD) {
-        http_reply_header(x, "Allow", post ? "POST" : "GET, HEAD");
-        server_reply_status(s, x, 405, "invalid_request_error", NULL, "method_not_allowed",
-                            post ? "method: expected POST" : "method: expected GET");
-        return false;
+    if (post && m != HTTP_M_POST) return refuse_method(s, x, "POST", "method: expected POST");
+    if (!post && m != HTTP_M_GET && m != HTTP_M_HEAD) {
+        return refuse_method(s, x, "GET, HEAD", "method: expected GET");
     }
     if (!identify(s, x, guarded)) return false;
     if (computes && s->draining) {
@@ -343,6 +379,20 @@ static bool admit(server *s, http_exchange *x, bool post, bool guarded, bool com
     return true;
 }
 
+/* DELETE /admin/requests/ID or POST /admin/requests/ID/cancel. */
+static void cancel_request(server *s, http_exchange *x, const char *id) {
+    const http_method m = http_request_method(x);
+    size_t n = strlen(id);
+    const size_t end = strlen(CANCEL);
+    const bool named = n > end && strcmp(id + n - end, CANCEL) == 0;
+    if (named ? m != HTTP_M_POST : m != HTTP_M_DELETE) {
+        (void)refuse_method(s, x, named ? "POST" : "DELETE",
+                            named ? "method: expected POST" : "method: expected DELETE");
+        return;
+    }
+    if (identify(s, x, true)) admin_cancel(s, x, id, named ? n - end : n);
+}
+
 void routes_dispatch(void *user, http_exchange *x) {
     server *s = user;
     s->arrived = clock_seconds();
@@ -357,6 +407,10 @@ void routes_dispatch(void *user, http_exchange *x) {
     const size_t n = strlen(MODEL_PATH);
     if (strncmp(path, MODEL_PATH, n) == 0 && path[n]) {
         if (admit(s, x, false, true, false)) openai_model(s, x, path + n);
+        return;
+    }
+    if (strncmp(path, ADMIN_PATH, strlen(ADMIN_PATH)) == 0 && path[strlen(ADMIN_PATH)]) {
+        cancel_request(s, x, path + strlen(ADMIN_PATH));
         return;
     }
     error err; /* for its message: one clean line */

@@ -152,10 +152,12 @@ status server_create(server **out, lm_bundle *bundle, const server_options *o, e
     json_in_setup();
     event_set_log_callback(silence);
     s->o = *o;
+    if (s->o.max_running == 0) s->o.max_running = 16;
+    if (s->o.max_queued_tokens == 0) s->o.max_queued_tokens = 65536;
     s->bundle = bundle;
     s->engine = lm_bundle_engine(bundle);
     s->capacity = capacity(s->engine);
-    s->last_tick = clock_seconds();
+    s->started = s->last_tick = clock_seconds();
     TRY_GOTO(name_server(s, err));
     TRY_GOTO(copy_keys(s, err));
     TRY_GOTO(measure_create(s, err));

@@ -17,7 +17,8 @@ typedef struct server_options {
     const char *digest;   /* SHA-256 of the model file in hex, or NULL; copied */
     const api_key *keys;  /* [n_keys]; NULL: none are asked for; copied, the keys as digests */
     size_t n_keys;
-    size_t max_queued_tokens; /* of the engine, for the 429 that needs no reading; 0: 65,536 */
+    size_t max_running;       /* of the engine; 0: 16 */
+    size_t max_queued_tokens; /* of the engine; 0: 65,536 */
     bool temperature_given;   /* the model's file names a temperature: it is the default instead of 1 */
 } server_options;
 

@@ -43,14 +43,14 @@ struct server {
     bool service_started;
     server_metrics m;
     double tokens_per_s; /* recent speed of the engine, for Retry-After */
-    double last_tick;
+    double started, last_tick;
     uint64_t last_tokens;
     server_key *keys; /* [n_keys] */
     size_t n_keys;
     size_t
         capacity; /* tokens that one sequence can have: the context, or less where the KV cache is smaller */
     bool draining, stopping;
-    size_t live_choices;
+    size_t live_choices, n_answers;
     struct answer *answers; /* all, for stopping */
     struct answer *dirty;   /* with output that this round of the feed brought */
     size_t longest_token;   /* bytes */
@@ -85,6 +85,9 @@ MUST_USE status server_check_length(const server *s, const char *field, size_t p
 MUST_USE status server_tokenize_prompt(const server *s, const char *text, size_t len, const char *field,
                                        token_list *out, error *err);
 
+/* api/admin.c */
+void admin_list(server *s, http_exchange *x);
+void admin_cancel(server *s, http_exchange *x, const char *id, size_t len);
 /* api/models.c */
 void openai_models(server *s, http_exchange *x);
 void openai_model(server *s, http_exchange *x, const char *id);

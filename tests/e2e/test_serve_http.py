@@ -93,6 +93,42 @@ def test_a_smuggled_request_is_not_answered(server):
         assert answer.count(b"HTTP/1.1 ") == 1 and status_of(answer) == 400, answer
 
 
+def refused_at_once(s, head, body=b""):
+    """413 before the declared body was sent, and nothing after it."""
+    start = time.monotonic()
+    s.sendall(head + body)
+    status, headers, answer, rest = read_response(s)
+    assert status == 413 and time.monotonic() - start < 2 and headers["connection"] == "close"
+    error = json.loads(answer)["error"]
+    assert str(256 << 10) in error["message"] and error["type"] == "invalid_request_error"
+    assert rest + read_all(s) == b""
+
+
+def test_a_declared_length_over_the_limit_is_refused_at_once(server):
+    before = server.metrics().get('churon_http_responses_total{code="413"}', 0)
+    for more, body in ((b"Content-Length: 300000\r\n", b""), (b"Content-Length: 300000\r\n", b"a" * 1000),
+                       (b"content-length:10000000000\r\n", b""), (b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n", b"")):
+        with server.socket() as s:
+            refused_at_once(s, HEAD + more + b"\r\n", body)
+    with server.socket() as s:  # the second request of a connection, in pieces
+        s.sendall(post_bytes("/v1/completions", BODY))
+        assert read_response(s)[0] == 200
+        s.sendall(HEAD[:20])
+        time.sleep(0.05)
+        refused_at_once(s, HEAD[20:] + b"Content-Length: 300000\r\n\r\n")
+    with server.socket() as s:  # behind one whose answer is still computed: the reply to that comes first
+        slow = json.dumps({"prompt": "a", "max_tokens": 200, "ignore_eos": True}).encode()
+        s.sendall(post_bytes("/v1/completions", slow) + HEAD + b"Content-Length: 300000\r\n\r\n" + b"a" * 300000)
+        status, _, body, rest = read_response(s)
+        assert status == 200 and json.loads(body)["usage"]["completion_tokens"] == 200
+        assert status_of(rest or s.recv(4096)) == 413
+    with server.socket() as s:  # at the limit is not over it
+        body = b'{"prompt":"a","max_tokens":1,"user":"' + b"a" * ((256 << 10) - 39) + b'"}'
+        s.sendall(post_bytes("/v1/completions", body))
+        assert len(body) == 256 << 10 and read_response(s)[0] == 200
+    assert server.metrics()['churon_http_responses_total{code="413"}'] >= before + 5
+
+
 def test_body_limits(server):
     big = b'{"prompt":"' + b"a" * 300000 + b'"}'
     with server.socket() as s:
@@ -312,6 +348,7 @@ def test_page(server):
     csp = headers["Content-Security-Policy"]
     assert "default-src 'none'" in csp and "connect-src 'self'" in csp and headers["X-Content-Type-Options"] == "nosniff"
     page = body.decode()
+    assert 'fetch("load")' in page and all(f"now.{name}" in page for name in ("running", "waiting_tokens", "kv_pages_cached", "uptime_s"))
     assert "innerHTML" not in page and "insertAdjacentHTML" not in page and "document.write" not in page
     outside = [u for u in ("http://", "https://") for u in page.split(u)[1:] if not u.startswith("www.w3.org")]
     assert not [u for u in outside if not u.startswith("\\/")], "the page needs no network"

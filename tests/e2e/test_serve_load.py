@@ -257,6 +257,10 @@ def test_tls(churon, tiny, tmp_path):
             s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             s.settimeout(10)
             read_all(s)
+        with context.wrap_socket(socket.create_connection((server.host, server.port)), server_hostname="127.0.0.1") as s:
+            s.settimeout(10)
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999\r\n\r\n")
+            assert b" 413 " in s.recv(4096), "a body over the limit, before it was sent"
         for _ in range(10):  # leaves in the middle of a stream
             with context.wrap_socket(socket.create_connection((server.host, server.port)), server_hostname="127.0.0.1") as s:
                 s.sendall(post_bytes("/v1/completions", body.replace(b"300", b"3000")))

@@ -35,7 +35,8 @@ typedef struct answer {
     openai_request req;
     choice *choices;           /* [n_choices]: those of a prompt lie together */
     size_t n_choices, pending; /* choices that have not ended */
-    tenant *tenant;            /* who asks */
+    tenant *tenant;            /* what is counted of who asks */
+    char tenant_name[TENANT_NAME_MAX + 1];
     char id[48], request_id[REQUEST_ID_MAX + 1];
     int64_t created;
     double arrived, deadline; /* clock_seconds; deadline 0: none */

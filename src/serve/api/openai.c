@@ -33,6 +33,7 @@ static void answer_free(answer *a) {
     }
     if (a->next) a->next->prev = a->prev;
     s->live_choices -= a->n_choices;
+    s->n_answers--;
     if (a->timer) event_free(a->timer);
     openai_request_free(&a->req);
     mem_free(a->choices);
@@ -149,7 +150,7 @@ static status start_choice(answer *a, choice *c, size_t index, const token_list 
                             .ignore_eos = r->ignore_eos,
                             .priority = r->priority,
                             .deadline = a->deadline};
-    const engine_seq_options who = {.tenant = s->caller.tenant, .salt = r->cache_salt};
+    const engine_seq_options who = {.tenant = a->tenant_name, .salt = r->cache_salt};
     if (!r->has_seed && getrandom(&g.sampling.seed, sizeof g.sampling.seed, 0) < 0) {
         return error_set(err, CHURON_IO, "seed: the system gave no random number");
     }
@@ -219,6 +220,8 @@ static status answer_create(answer **out, server *s, http_exchange *x, openai_re
     if (a->next) a->next->prev = a;
     s->answers = a;
     s->live_choices += n;
+    s->n_answers++;
+    memcpy(a->tenant_name, s->caller.tenant, sizeof a->tenant_name);
     memcpy(a->request_id, s->request_id, sizeof a->request_id);
     server_unique_id(s, a->id, sizeof a->id, a->req.kind == OPENAI_CHAT ? "chatcmpl-" : "cmpl-");
     *out = a;
@@ -256,15 +259,31 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
     return CHURON_OK;
 }
 
+/* What can be known to be refused is refused before its body is read: the more come, the less each may cost.
+ */
+static status check_queue(const server *s, error *err) {
+    engine_load l;
+    engine_load_get(s->engine, &l);
+    if (s->live_choices >= MAX_LIVE_CHOICES) {
+        return error_set(err, CHURON_BUSY, "queue: expected at most %d answers at once, got as many already",
+                         MAX_LIVE_CHOICES);
+    }
+    if (l.waiting_tokens < s->o.max_queued_tokens) return CHURON_OK;
+    return error_set(err, CHURON_BUSY, "queue: expected at most %zu waiting tokens, got %zu already",
+                     s->o.max_queued_tokens, l.waiting_tokens);
+}
+
 static void serve(server *s, http_exchange *x, openai_kind kind) {
     error err = {0};
-    answer *a;
-    status st = start(s, x, kind, &a, &err);
+    answer *a = NULL;
+    status st = check_queue(s, &err);
+    if (st == CHURON_OK) st = start(s, x, kind, &a, &err);
     if (st != CHURON_OK) {
         if (a) {
             a->x = NULL;
             cancel_choices(a);
         }
+        if (st == CHURON_BUSY) metric_add(measure_tenant(s, s->caller.tenant)->refused, 1);
         server_reply_error(s, x, &err);
         if (a) answer_settle(a);
         return;
