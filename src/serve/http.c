@@ -614,7 +614,7 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
 static void set_defaults(http_options *o) {
     if (o->max_header == 0) o->max_header = 16 << 10;
     if (o->max_body == 0) o->max_body = 4 << 20;
-    if (o->max_connections == 0) o->max_connections = 512;
+    if (o->max_connections == 0) o->max_connections = HTTP_MAX_CONNECTIONS;
     if (o->max_pending == 0) o->max_pending = 1 << 20;
     if (o->request_timeout <= 0) o->request_timeout = 30;
     if (o->idle_timeout <= 0) o->idle_timeout = 75;

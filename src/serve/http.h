@@ -22,17 +22,20 @@ struct event_base;
 typedef struct http_server http_server;
 typedef struct http_exchange http_exchange;
 
+enum { HTTP_MAX_CONNECTIONS = 512 };
+
 typedef struct http_options {
-    const char *host;       /* name or address to bind */
-    uint16_t port;          /* 0: any free one */
-    size_t max_header;      /* bytes of request line and headers; 0: 16 KiB. Over it: 400 */
-    size_t max_body;        /* 0: 4 MiB. Over it: 413 */
-    size_t max_connections; /* 0: 512. Over it: 503, and beyond a margin the kernel's backlog */
-    size_t max_pending;     /* bytes of a streamed reply that the client has not taken; 0: 1 MiB. Over it the
-                               client counts as gone */
-    double request_timeout; /* seconds for a request to arrive whole; 0: 30 */
-    double idle_timeout;    /* seconds until the next request on a kept connection is there; 0: 75 */
-    double write_timeout;   /* seconds without the client taking a byte; 0: 30 */
+    const char *host;  /* name or address to bind */
+    uint16_t port;     /* 0: any free one */
+    size_t max_header; /* bytes of request line and headers; 0: 16 KiB. Over it: 400 */
+    size_t max_body;   /* 0: 4 MiB. Over it: 413 */
+    size_t
+        max_connections; /* 0: HTTP_MAX_CONNECTIONS. Over it: 503, and beyond a margin the kernel's backlog */
+    size_t max_pending;  /* bytes of a streamed reply that the client has not taken; 0: 1 MiB. Over it the
+                            client counts as gone */
+    double request_timeout;         /* seconds for a request to arrive whole; 0: 30 */
+    double idle_timeout;            /* seconds until the next request on a kept connection is there; 0: 75 */
+    double write_timeout;           /* seconds without the client taking a byte; 0: 30 */
     const char *tls_cert, *tls_key; /* PEM files; both or neither */
 } http_options;
 

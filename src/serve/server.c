@@ -32,6 +32,9 @@ static status copy_keys(server *s, error *err) {
         to->admin = from->admin;
     }
     s->n_keys = s->o.n_keys;
+    for (size_t i = 1; i < s->n_keys; i++) {
+        if (strcmp(s->keys[i].tenant, s->keys[0].tenant) != 0) s->several_tenants = true;
+    }
     return CHURON_OK;
 }
 
@@ -154,6 +157,8 @@ status server_create(server **out, lm_bundle *bundle, const server_options *o, e
     s->o = *o;
     if (s->o.max_running == 0) s->o.max_running = 16;
     if (s->o.max_queued_tokens == 0) s->o.max_queued_tokens = 65536;
+    const size_t connections = o->http.max_connections ? o->http.max_connections : HTTP_MAX_CONNECTIONS;
+    s->max_answers = connections - connections / 8;
     s->bundle = bundle;
     s->engine = lm_bundle_engine(bundle);
     s->capacity = capacity(s->engine);

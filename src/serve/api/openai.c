@@ -259,18 +259,42 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
     return CHURON_OK;
 }
 
+/* How many prompt tokens of the caller's tenant wait; *several: are there others that may come? */
+static size_t waiting_of_tenant(const server *s, bool *several) {
+    engine_tenant_load known[MEASURE_MAX_TENANTS];
+    const size_t all = engine_tenants_get(s->engine, known, MEASURE_MAX_TENANTS);
+    const size_t n = all < MEASURE_MAX_TENANTS ? all : MEASURE_MAX_TENANTS;
+    *several = all > 1 || s->several_tenants;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(known[i].name, s->caller.tenant) == 0) return known[i].waiting_tokens;
+    }
+    return 0;
+}
+
 /* What can be known to be refused is refused before its body is read: the more come, the less each may cost.
- */
+ * One of several tenants may fill the queue only as far as as much stays free as it has waiting (dynamic
+ * thresholds, Choudhury and Hahne 1998): one that floods gets half, and the others still come in. */
 static status check_queue(const server *s, error *err) {
     engine_load l;
     engine_load_get(s->engine, &l);
-    if (s->live_choices >= MAX_LIVE_CHOICES) {
-        return error_set(err, CHURON_BUSY, "queue: expected at most %d answers at once, got as many already",
-                         MAX_LIVE_CHOICES);
+    const size_t most = s->o.max_queued_tokens;
+    if (s->n_answers >= s->max_answers || s->live_choices >= MAX_LIVE_CHOICES) {
+        return error_set(err, CHURON_BUSY,
+                         "queue: expected at most %zu requests and %d answers at once, got as many",
+                         s->max_answers, MAX_LIVE_CHOICES);
     }
-    if (l.waiting_tokens < s->o.max_queued_tokens) return CHURON_OK;
-    return error_set(err, CHURON_BUSY, "queue: expected at most %zu waiting tokens, got %zu already",
-                     s->o.max_queued_tokens, l.waiting_tokens);
+    if (l.waiting_tokens >= most) {
+        return error_set(err, CHURON_BUSY, "queue: expected at most %zu waiting tokens, got %zu already",
+                         most, l.waiting_tokens);
+    }
+    if (l.waiting_tokens == 0) return CHURON_OK;
+    bool several;
+    const size_t own = waiting_of_tenant(s, &several);
+    if (!several || own < most - l.waiting_tokens) return CHURON_OK;
+    return error_set(
+        err, CHURON_BUSY,
+        "queue: expected at most %zu waiting tokens of this tenant (as many as are free), got %zu already",
+        most - l.waiting_tokens, own);
 }
 
 static void serve(server *s, http_exchange *x, openai_kind kind) {
