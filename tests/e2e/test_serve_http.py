@@ -331,15 +331,17 @@ def test_without_keys_the_header_says_who_asks(churon, tiny):
         for claim in ("", "a b", "#1", "a" * 64, "\u00e9"):
             status, answer = server.json("/v1/completions", BODY, headers={"X-Churon-Tenant": claim})
             assert status == 400 and answer["error"]["param"] == "X-Churon-Tenant"
+        for i in range(100):  # the pages of the KV cache are touched as they are first used
+            assert server.request("/v1/completions", BODY, headers={"X-Churon-Tenant": f"t{i}"})[0] == 200
         base = server.idle()
-        for i in range(300):  # made-up names share one label after the first
+        for i in range(100, 300):  # made-up names share one label after the first
             assert server.request("/v1/completions", BODY, headers={"X-Churon-Tenant": f"t{i}"})[0] == 200
         assert server.request("/v1/completions", BODY)[0] == 200
         m = server.idle()
         names = [k for k in m if k.startswith("churon_tenant_requests_total")]
         assert len(names) == 33 and m['churon_tenant_requests_total{tenant="t0"}'] == 1
         assert sum(m[k] for k in names) == 301 and m['churon_tenant_requests_total{tenant="other"}'] == 269
-        assert not server.grew(base, 16 << 20)
+        assert not server.grew(base, 8 << 20)
 
 
 def test_page(server):
