@@ -25,18 +25,19 @@
     X(pad)  /* Pad, CenterCropPad */                                                                         \
     X(pool) /* MaxPool, AveragePool, LpPool, Global…, MaxUnpool; QLinearAveragePool,                       \
                QLinearGlobalAveragePool */                                                                   \
-    X(qlinear) /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                             \
-    X(quant)   /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                                 \
-    X(random)  /* RandomNormal, RandomUniform, Multinomial, Bernoulli, Dropout */                            \
-    X(rank)    /* ArgMax, ArgMin, TopK, Hardmax, CumSum, CumProd */                                          \
-    X(reduce)  /* the ten Reduce operators */                                                                \
-    X(reshape) /* Reshape, Flatten, Squeeze, Unsqueeze */                                                    \
-    X(resize)  /* Resize, Upsample */                                                                        \
-    X(roi)     /* RoiAlign, MaxRoiPool */                                                                    \
-    X(scatter) /* Scatter, ScatterElements, ScatterND, TensorScatter */                                      \
-    X(select)  /* Compress, NonZero, Unique, OneHot */                                                       \
-    X(slice)   /* Slice */                                                                                   \
-    X(softmax) /* Softmax, LogSoftmax; QLinearSoftmax */
+    X(qlinear)  /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                            \
+    X(quant)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                                \
+    X(random)   /* RandomNormal, RandomUniform, Multinomial, Bernoulli, Dropout */                           \
+    X(rank)     /* ArgMax, ArgMin, TopK, Hardmax, CumSum, CumProd */                                         \
+    X(reduce)   /* the ten Reduce operators */                                                               \
+    X(reshape)  /* Reshape, Flatten, Squeeze, Unsqueeze */                                                   \
+    X(resize)   /* Resize, Upsample */                                                                       \
+    X(roi)      /* RoiAlign, MaxRoiPool */                                                                   \
+    X(scatter)  /* Scatter, ScatterElements, ScatterND, TensorScatter */                                     \
+    X(select)   /* Compress, NonZero, Unique, OneHot */                                                      \
+    X(sequence) /* Sequence…, ConcatFromSequence, SplitToSequence, Optional… */                          \
+    X(slice)    /* Slice */                                                                                  \
+    X(softmax)  /* Softmax, LogSoftmax; QLinearSoftmax */
 
 #define X(name) extern const op_table ops_##name;
 OP_TABLES(X)
