@@ -20,45 +20,45 @@ typedef struct unary_row {
 } unary_row;
 
 static const unary_row unary_rows[] = {
-    {"Abs", UNARY_ABS, NULL, NULL, 0, 0},
-    {"Neg", UNARY_NEG, NULL, NULL, 0, 0},
-    {"Sign", UNARY_SIGN, NULL, NULL, 0, 0},
-    {"Ceil", UNARY_CEIL, NULL, NULL, 0, 0},
-    {"Floor", UNARY_FLOOR, NULL, NULL, 0, 0},
-    {"Round", UNARY_ROUND, NULL, NULL, 0, 0},
-    {"Sqrt", UNARY_SQRT, NULL, NULL, 0, 0},
-    {"Reciprocal", UNARY_RECIPROCAL, NULL, NULL, 0, 0},
-    {"Exp", UNARY_EXP, NULL, NULL, 0, 0},
-    {"Log", UNARY_LOG, NULL, NULL, 0, 0},
-    {"Sin", UNARY_SIN, NULL, NULL, 0, 0},
-    {"Cos", UNARY_COS, NULL, NULL, 0, 0},
-    {"Tan", UNARY_TAN, NULL, NULL, 0, 0},
-    {"Asin", UNARY_ASIN, NULL, NULL, 0, 0},
-    {"Acos", UNARY_ACOS, NULL, NULL, 0, 0},
-    {"Atan", UNARY_ATAN, NULL, NULL, 0, 0},
-    {"Sinh", UNARY_SINH, NULL, NULL, 0, 0},
-    {"Cosh", UNARY_COSH, NULL, NULL, 0, 0},
-    {"Tanh", UNARY_TANH, NULL, NULL, 0, 0},
-    {"Asinh", UNARY_ASINH, NULL, NULL, 0, 0},
-    {"Acosh", UNARY_ACOSH, NULL, NULL, 0, 0},
-    {"Atanh", UNARY_ATANH, NULL, NULL, 0, 0},
-    {"Erf", UNARY_ERF, NULL, NULL, 0, 0},
-    {"Relu", UNARY_RELU, NULL, NULL, 0, 0},
-    {"LeakyRelu", UNARY_LEAKY_RELU, "alpha", NULL, 0.01f, 0},
-    {"Elu", UNARY_ELU, "alpha", NULL, 1, 0},
-    {"Selu", UNARY_SELU, "alpha", "gamma", 1.67326319217681884765625f, 1.05070102214813232421875f},
-    {"Celu", UNARY_CELU, "alpha", NULL, 1, 0},
-    {"ThresholdedRelu", UNARY_THRESHOLDED_RELU, "alpha", NULL, 1, 0},
-    {"Sigmoid", UNARY_SIGMOID, NULL, NULL, 0, 0},
-    {"HardSigmoid", UNARY_HARD_SIGMOID, "alpha", "beta", 0.2f, 0.5f},
-    {"HardSwish", UNARY_HARD_SWISH, NULL, NULL, 0, 0},
-    {"Swish", UNARY_SWISH, "alpha", NULL, 1, 0},
-    {"SwiGLU", UNARY_SWISH, "alpha", NULL, 1, 0},
-    {"Mish", UNARY_MISH, NULL, NULL, 0, 0},
-    {"Gelu", UNARY_GELU, NULL, NULL, 0, 0},
-    {"Softplus", UNARY_SOFTPLUS, NULL, NULL, 0, 0},
-    {"Softsign", UNARY_SOFTSIGN, NULL, NULL, 0, 0},
-    {"Shrink", UNARY_SHRINK, "lambd", "bias", 0.5f, 0},
+    {"Abs", FUNC_ABS, NULL, NULL, 0, 0},
+    {"Neg", FUNC_NEG, NULL, NULL, 0, 0},
+    {"Sign", FUNC_SIGN, NULL, NULL, 0, 0},
+    {"Ceil", FUNC_CEIL, NULL, NULL, 0, 0},
+    {"Floor", FUNC_FLOOR, NULL, NULL, 0, 0},
+    {"Round", FUNC_ROUND, NULL, NULL, 0, 0},
+    {"Sqrt", FUNC_SQRT, NULL, NULL, 0, 0},
+    {"Reciprocal", FUNC_RECIPROCAL, NULL, NULL, 0, 0},
+    {"Exp", FUNC_EXP, NULL, NULL, 0, 0},
+    {"Log", FUNC_LOG, NULL, NULL, 0, 0},
+    {"Sin", FUNC_SIN, NULL, NULL, 0, 0},
+    {"Cos", FUNC_COS, NULL, NULL, 0, 0},
+    {"Tan", FUNC_TAN, NULL, NULL, 0, 0},
+    {"Asin", FUNC_ASIN, NULL, NULL, 0, 0},
+    {"Acos", FUNC_ACOS, NULL, NULL, 0, 0},
+    {"Atan", FUNC_ATAN, NULL, NULL, 0, 0},
+    {"Sinh", FUNC_SINH, NULL, NULL, 0, 0},
+    {"Cosh", FUNC_COSH, NULL, NULL, 0, 0},
+    {"Tanh", FUNC_TANH, NULL, NULL, 0, 0},
+    {"Asinh", FUNC_ASINH, NULL, NULL, 0, 0},
+    {"Acosh", FUNC_ACOSH, NULL, NULL, 0, 0},
+    {"Atanh", FUNC_ATANH, NULL, NULL, 0, 0},
+    {"Erf", FUNC_ERF, NULL, NULL, 0, 0},
+    {"Relu", FUNC_RELU, NULL, NULL, 0, 0},
+    {"LeakyRelu", FUNC_LEAKY_RELU, "alpha", NULL, 0.01f, 0},
+    {"Elu", FUNC_ELU, "alpha", NULL, 1, 0},
+    {"Selu", FUNC_SELU, "alpha", "gamma", 1.67326319217681884765625f, 1.05070102214813232421875f},
+    {"Celu", FUNC_CELU, "alpha", NULL, 1, 0},
+    {"ThresholdedRelu", FUNC_THRESHOLDED_RELU, "alpha", NULL, 1, 0},
+    {"Sigmoid", FUNC_SIGMOID, NULL, NULL, 0, 0},
+    {"HardSigmoid", FUNC_HARD_SIGMOID, "alpha", "beta", 0.2f, 0.5f},
+    {"HardSwish", FUNC_HARD_SWISH, NULL, NULL, 0, 0},
+    {"Swish", FUNC_SWISH, "alpha", NULL, 1, 0},
+    {"SwiGLU", FUNC_SWISH, "alpha", NULL, 1, 0},
+    {"Mish", FUNC_MISH, NULL, NULL, 0, 0},
+    {"Gelu", FUNC_GELU, NULL, NULL, 0, 0},
+    {"Softplus", FUNC_SOFTPLUS, NULL, NULL, 0, 0},
+    {"Softsign", FUNC_SOFTSIGN, NULL, NULL, 0, 0},
+    {"Shrink", FUNC_SHRINK, "lambd", "bias", 0.5f, 0},
 };
 
 typedef struct unary_state {
@@ -75,20 +75,20 @@ static status prepare_unary(op_node *n, error *err) {
     s->op = row->op;
     s->a = row->a;
     s->b = row->b;
-    if (row->op == UNARY_SELU && op_version(n) < 6) { /* older, coarser constants */
+    if (row->op == FUNC_SELU && op_version(n) < 6) { /* older, coarser constants */
         s->a = 1.67320001125335693359375f;
         s->b = 1.05069994926452636718750f;
     }
     if (row->first) TRY(op_attr_float(n, row->first, s->a, &s->a, err));
     if (row->second) TRY(op_attr_float(n, row->second, s->b, &s->b, err));
     if (op_version(n) < 6) op_attr_ignore(n, "consumed_inputs");
-    if (row->op == UNARY_CELU && s->a == 0)
+    if (row->op == FUNC_CELU && s->a == 0)
         return op_error(n, err, CHURON_INVALID, "alpha: expected a number other than 0, got 0");
-    if (row->op == UNARY_GELU) {
+    if (row->op == FUNC_GELU) {
         int tanh_form;
         TRY(op_attr_choice(n, "approximate", (const char *const[]){"none", "tanh", NULL}, 0, &tanh_form,
                            err));
-        if (tanh_form) s->op = UNARY_GELU_TANH;
+        if (tanh_form) s->op = FUNC_GELU_TANH;
     }
     return CHURON_OK;
 }
@@ -126,13 +126,13 @@ static void glu_range(void *ctx, size_t from, size_t to) {
         size_t n = to - i < GLU_BLOCK ? to - i : GLU_BLOCK, at = i * j->size;
         if (j->type == ELEM_F64) {
             double gate[GLU_BLOCK];
-            unary_apply(j->k, UNARY_SWISH, ELEM_F64, j->x + at, gate, n, j->s->a, 0);
+            unary_apply(j->k, FUNC_SWISH, ELEM_F64, j->x + at, gate, n, j->s->a, 0);
             binary_apply(BINARY_MUL, ELEM_F64, gate, j->second + at, j->y + at, n, BINARY_BOTH);
         } else {
             float gate[GLU_BLOCK], up[GLU_BLOCK];
             elem_to_f32(j->type, j->x + at, gate, n);
             elem_to_f32(j->type, j->second + at, up, n);
-            unary_f32(j->k, UNARY_SWISH, gate, gate, n, j->s->a, 0);
+            unary_f32(j->k, FUNC_SWISH, gate, gate, n, j->s->a, 0);
             for (size_t e = 0; e < n; e++) gate[e] *= up[e];
             elem_from_f32(j->type, gate, j->y + at, n, false);
         }

@@ -85,21 +85,21 @@ typedef void (*loop_f32)(const float *x, float *y, size_t n, float a, float b);
 typedef void (*loop_f64)(const double *x, double *y, size_t n, double a, double b);
 
 #define EVERY(s)                                                                                             \
-    [UNARY_ABS] = abs_##s, [UNARY_NEG] = neg_##s, [UNARY_SIGN] = sign_##s, [UNARY_CEIL] = ceil_##s,          \
-    [UNARY_FLOOR] = floor_##s, [UNARY_ROUND] = round_##s, [UNARY_SQRT] = sqrt_##s,                           \
-    [UNARY_RECIPROCAL] = reciprocal_##s, [UNARY_LOG] = log_##s, [UNARY_SIN] = sin_##s,                       \
-    [UNARY_COS] = cos_##s, [UNARY_TAN] = tan_##s, [UNARY_ASIN] = asin_##s, [UNARY_ACOS] = acos_##s,          \
-    [UNARY_ATAN] = atan_##s, [UNARY_SINH] = sinh_##s, [UNARY_COSH] = cosh_##s, [UNARY_TANH] = tanh_##s,      \
-    [UNARY_ASINH] = asinh_##s, [UNARY_ACOSH] = acosh_##s, [UNARY_ATANH] = atanh_##s, [UNARY_ERF] = erf_##s,  \
-    [UNARY_RELU] = relu_##s, [UNARY_LEAKY_RELU] = leaky_relu_##s, [UNARY_ELU] = elu_##s,                     \
-    [UNARY_SELU] = selu_##s, [UNARY_CELU] = celu_##s, [UNARY_THRESHOLDED_RELU] = thresholded_relu_##s,       \
-    [UNARY_HARD_SIGMOID] = hard_sigmoid_##s, [UNARY_HARD_SWISH] = hard_swish_##s, [UNARY_MISH] = mish_##s,   \
-    [UNARY_GELU] = gelu_##s, [UNARY_GELU_TANH] = gelu_tanh_##s, [UNARY_SOFTPLUS] = softplus_##s,             \
-    [UNARY_SOFTSIGN] = softsign_##s, [UNARY_SHRINK] = shrink_##s
+    [FUNC_ABS] = abs_##s, [FUNC_NEG] = neg_##s, [FUNC_SIGN] = sign_##s, [FUNC_CEIL] = ceil_##s,              \
+    [FUNC_FLOOR] = floor_##s, [FUNC_ROUND] = round_##s, [FUNC_SQRT] = sqrt_##s,                              \
+    [FUNC_RECIPROCAL] = reciprocal_##s, [FUNC_LOG] = log_##s, [FUNC_SIN] = sin_##s, [FUNC_COS] = cos_##s,    \
+    [FUNC_TAN] = tan_##s, [FUNC_ASIN] = asin_##s, [FUNC_ACOS] = acos_##s, [FUNC_ATAN] = atan_##s,            \
+    [FUNC_SINH] = sinh_##s, [FUNC_COSH] = cosh_##s, [FUNC_TANH] = tanh_##s, [FUNC_ASINH] = asinh_##s,        \
+    [FUNC_ACOSH] = acosh_##s, [FUNC_ATANH] = atanh_##s, [FUNC_ERF] = erf_##s, [FUNC_RELU] = relu_##s,        \
+    [FUNC_LEAKY_RELU] = leaky_relu_##s, [FUNC_ELU] = elu_##s, [FUNC_SELU] = selu_##s,                        \
+    [FUNC_CELU] = celu_##s, [FUNC_THRESHOLDED_RELU] = thresholded_relu_##s,                                  \
+    [FUNC_HARD_SIGMOID] = hard_sigmoid_##s, [FUNC_HARD_SWISH] = hard_swish_##s, [FUNC_MISH] = mish_##s,      \
+    [FUNC_GELU] = gelu_##s, [FUNC_GELU_TANH] = gelu_tanh_##s, [FUNC_SOFTPLUS] = softplus_##s,                \
+    [FUNC_SOFTSIGN] = softsign_##s, [FUNC_SHRINK] = shrink_##s
 
-static const loop_f32 loops_f32[UNARY_COUNT] = {EVERY(f32)}; /* EXP, SIGMOID, SWISH: vector kernels */
-static const loop_f64 loops_f64[UNARY_COUNT] = {
-    EVERY(f64), [UNARY_EXP] = exp_f64, [UNARY_SIGMOID] = sigmoid_f64, [UNARY_SWISH] = swish_f64};
+static const loop_f32 loops_f32[FUNC_COUNT] = {EVERY(f32)}; /* EXP, SIGMOID, SWISH: vector kernels */
+static const loop_f64 loops_f64[FUNC_COUNT] = {
+    EVERY(f64), [FUNC_EXP] = exp_f64, [FUNC_SIGMOID] = sigmoid_f64, [FUNC_SWISH] = swish_f64};
 
 /* y = x^swish / (1 + exp(-a*x)). */
 static void sigmoid_blocks(const kernels *k, const float *x, float *y, size_t n, float a, bool swish) {
@@ -117,9 +117,9 @@ static void sigmoid_blocks(const kernels *k, const float *x, float *y, size_t n,
 
 void unary_f32(const kernels *k, unary_op op, const float *x, float *y, size_t n, float a, float b) {
     switch (op) {
-    case UNARY_EXP: k->exp(x, y, n); return;
-    case UNARY_SIGMOID: sigmoid_blocks(k, x, y, n, 1, false); return;
-    case UNARY_SWISH: sigmoid_blocks(k, x, y, n, a, true); return;
+    case FUNC_EXP: k->exp(x, y, n); return;
+    case FUNC_SIGMOID: sigmoid_blocks(k, x, y, n, 1, false); return;
+    case FUNC_SWISH: sigmoid_blocks(k, x, y, n, a, true); return;
     default: loops_f32[op](x, y, n, a, b);
     }
 }
@@ -162,10 +162,10 @@ static int_loop find_int(unary_op op, elem type) {
     case ELEM_I64: return name##_i64;                                                                        \
     default: break;                                                                                          \
     }
-    if (op == UNARY_ABS) FOUR(abs)
-    if (op == UNARY_NEG) FOUR(neg)
-    if (op == UNARY_RELU) FOUR(relu)
-    if (op != UNARY_SIGN) return NULL;
+    if (op == FUNC_ABS) FOUR(abs)
+    if (op == FUNC_NEG) FOUR(neg)
+    if (op == FUNC_RELU) FOUR(relu)
+    if (op != FUNC_SIGN) return NULL;
     FOUR(sign)
     switch (type) {
     case ELEM_U8: return sign_u8;
@@ -181,8 +181,8 @@ static int_loop find_int(unary_op op, elem type) {
 bool unary_known(unary_op op, elem type) {
     elem_set set = ELEM_BIT(type);
     return (set & ELEMS_FLOAT) ||
-           ((set & ELEMS_INT) && (op == UNARY_ABS || op == UNARY_SIGN || find_int(op, type) ||
-                                  op == UNARY_ERF || op == UNARY_SHRINK));
+           ((set & ELEMS_INT) &&
+            (op == FUNC_ABS || op == FUNC_SIGN || find_int(op, type) || op == FUNC_ERF || op == FUNC_SHRINK));
 }
 
 static void apply_half(const kernels *k, unary_op op, elem type, const uint16_t *x, uint16_t *y, size_t n,
@@ -220,7 +220,7 @@ void unary_apply(const kernels *k, unary_op op, elem type, const void *x, void *
         int_loop loop = find_int(op, type);
         if (loop)
             loop(x, y, n);
-        else if (op == UNARY_ABS) /* unsigned */
+        else if (op == FUNC_ABS) /* unsigned */
             memmove(y, x, n * elem_describe(type)->bytes);
         else
             apply_double(op, type, x, y, n, a, b);
@@ -229,21 +229,21 @@ void unary_apply(const kernels *k, unary_op op, elem type, const void *x, void *
 
 double unary_cost(unary_op op, elem type) {
     switch (op) {
-    case UNARY_ABS:
-    case UNARY_NEG:
-    case UNARY_SIGN:
-    case UNARY_RELU:
-    case UNARY_LEAKY_RELU:
-    case UNARY_THRESHOLDED_RELU:
-    case UNARY_HARD_SIGMOID:
-    case UNARY_HARD_SWISH:
-    case UNARY_SHRINK: return type == ELEM_F16 || type == ELEM_BF16 ? 2 : 0.3;
-    case UNARY_EXP:
-    case UNARY_SIGMOID:
-    case UNARY_SWISH:
-    case UNARY_SQRT:
-    case UNARY_RECIPROCAL:
-    case UNARY_SOFTSIGN: return type == ELEM_F32 ? 1 : 4;
+    case FUNC_ABS:
+    case FUNC_NEG:
+    case FUNC_SIGN:
+    case FUNC_RELU:
+    case FUNC_LEAKY_RELU:
+    case FUNC_THRESHOLDED_RELU:
+    case FUNC_HARD_SIGMOID:
+    case FUNC_HARD_SWISH:
+    case FUNC_SHRINK: return type == ELEM_F16 || type == ELEM_BF16 ? 2 : 0.3;
+    case FUNC_EXP:
+    case FUNC_SIGMOID:
+    case FUNC_SWISH:
+    case FUNC_SQRT:
+    case FUNC_RECIPROCAL:
+    case FUNC_SOFTSIGN: return type == ELEM_F32 ? 1 : 4;
     default: return 10;
     }
 }

@@ -8,46 +8,46 @@
 #include "graph/op.h"
 
 typedef enum unary_op {
-    UNARY_ABS,
-    UNARY_NEG,
-    UNARY_SIGN,
-    UNARY_CEIL,
-    UNARY_FLOOR,
-    UNARY_ROUND, /* halves to even */
-    UNARY_SQRT,
-    UNARY_RECIPROCAL,
-    UNARY_EXP,
-    UNARY_LOG,
-    UNARY_SIN,
-    UNARY_COS,
-    UNARY_TAN,
-    UNARY_ASIN,
-    UNARY_ACOS,
-    UNARY_ATAN,
-    UNARY_SINH,
-    UNARY_COSH,
-    UNARY_TANH,
-    UNARY_ASINH,
-    UNARY_ACOSH,
-    UNARY_ATANH,
-    UNARY_ERF,
-    UNARY_RELU,
-    UNARY_LEAKY_RELU, /* a: slope below 0 */
-    UNARY_ELU,        /* a: alpha */
-    UNARY_SELU,       /* a: alpha, b: gamma */
-    UNARY_CELU,       /* a: alpha */
-    UNARY_THRESHOLDED_RELU,
-    UNARY_SIGMOID,
-    UNARY_HARD_SIGMOID, /* max(0, min(1, a*x + b)) */
-    UNARY_HARD_SWISH,
-    UNARY_SWISH, /* x * sigmoid(a*x) */
-    UNARY_MISH,
-    UNARY_GELU,
-    UNARY_GELU_TANH,
-    UNARY_SOFTPLUS,
-    UNARY_SOFTSIGN,
-    UNARY_SHRINK, /* a: lambd, b: bias */
-    UNARY_COUNT
+    FUNC_ABS,
+    FUNC_NEG,
+    FUNC_SIGN,
+    FUNC_CEIL,
+    FUNC_FLOOR,
+    FUNC_ROUND, /* halves to even */
+    FUNC_SQRT,
+    FUNC_RECIPROCAL,
+    FUNC_EXP,
+    FUNC_LOG,
+    FUNC_SIN,
+    FUNC_COS,
+    FUNC_TAN,
+    FUNC_ASIN,
+    FUNC_ACOS,
+    FUNC_ATAN,
+    FUNC_SINH,
+    FUNC_COSH,
+    FUNC_TANH,
+    FUNC_ASINH,
+    FUNC_ACOSH,
+    FUNC_ATANH,
+    FUNC_ERF,
+    FUNC_RELU,
+    FUNC_LEAKY_RELU, /* a: slope below 0 */
+    FUNC_ELU,        /* a: alpha */
+    FUNC_SELU,       /* a: alpha, b: gamma */
+    FUNC_CELU,       /* a: alpha */
+    FUNC_THRESHOLDED_RELU,
+    FUNC_SIGMOID,
+    FUNC_HARD_SIGMOID, /* max(0, min(1, a*x + b)) */
+    FUNC_HARD_SWISH,
+    FUNC_SWISH, /* x * sigmoid(a*x) */
+    FUNC_MISH,
+    FUNC_GELU,
+    FUNC_GELU_TANH,
+    FUNC_SOFTPLUS,
+    FUNC_SOFTSIGN,
+    FUNC_SHRINK, /* a: lambd, b: bias */
+    FUNC_COUNT
 } unary_op;
 
 /* Loops for f32. Whoever needs a function of many f32 elements takes it from here. */
