@@ -74,6 +74,18 @@ static void run_exp(const row_data *d) {
     d->k->exp(d->x, d->y, d->n);
 }
 
+static void run_unary_erf(const row_data *d) {
+    d->k->unary(UNARY_ERF, 0, 0, d->x, d->y, d->n);
+}
+
+static void run_unary_log(const row_data *d) {
+    d->k->unary(UNARY_LOG, 0, 0, d->x, d->y, d->n);
+}
+
+static void run_unary_hard_swish(const row_data *d) {
+    d->k->unary(UNARY_HARD_SWISH, 0, 0, d->x, d->y, d->n);
+}
+
 /* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that
  * the bounds know as theirs; for short rows, which lie nearer, none is claimed. */
 static const struct row_case {
@@ -97,6 +109,9 @@ static const struct row_case {
     {"sum_above 49152", 49152, 2, run_sum_above},
     {"top_k 40 of 49152", 49152, 1, run_top_k},
     {"exp 49152", 49152, 1, run_exp},
+    {"unary erf 49152", 49152, 1, run_unary_erf},
+    {"unary log 49152", 49152, 1, run_unary_log},
+    {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
 };
 
 static double time_row(const struct row_case *c, const row_data *d) {

@@ -35,6 +35,7 @@ static const kernels table_ref = {
     .sum_above = sum_above_ref,
     .top_k = top_k_ref,
     .exp = exp_ref,
+    .unary = unary_ref,
     .gemm_tile = gemm_tile_ref,
     .gemm_shape = {.rows = 4, .panels = 1, .few_panels = 1},
 };
@@ -62,6 +63,7 @@ static const kernels table_avx2 = {
     .sum_above = sum_above_avx2,
     .top_k = top_k_avx2,
     .exp = exp_avx2,
+    .unary = unary_avx2,
     .gemm_tile = gemm_tile_avx2,
     .gemm_shape = {.rows = 6, .panels = 1, .few_panels = 1},
 };
@@ -87,6 +89,7 @@ static const kernels table_avx512 = {
     .sum_above = sum_above_avx512,
     .top_k = top_k_avx512,
     .exp = exp_avx512,
+    .unary = unary_avx512,
     .gemm_tile = gemm_tile_avx512,
     .gemm_shape = {.rows = 14, .panels = 2, .few_rows = 6, .few_panels = 4},
 };

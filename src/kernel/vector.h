@@ -28,12 +28,13 @@ enum { LANES = 16, LSE_BLOCK = 1024 };
 #define EXP_LOW    (-0x1.5d589ep+6f) /* smallest x with exp(x) >= 2^-126; below it the result is 0 */
 #define EXP_HIGH   0x1.62e42ep+6f    /* largest x with a finite exp(x) */
 
-#define TANH_SMALL 0.55f
-#define TANH_C1    (-0x1.55554ap-2f)
-#define TANH_C2    0x1.110ceep-3f
-#define TANH_C3    (-0x1.b91e7ep-5f)
-#define TANH_C4    0x1.58e518p-6f
-#define TANH_C5    (-0x1.9921a0p-8f)
+#define TANH_SMALL 0.7f
+#define TANH_C1    (-0x1.55554ep-2f)
+#define TANH_C2    0x1.110eb2p-3f
+#define TANH_C3    (-0x1.b9a2a4p-5f)
+#define TANH_C4    0x1.60ac04p-6f
+#define TANH_C5    (-0x1.feb99ap-8f)
+#define TANH_C6    0x1.dfaa90p-10f
 
 #define GELU_SQRT_8_PI 0x1.988454p+0f /* 2*sqrt(2/pi) */
 #define GELU_CUBIC     0.044715f

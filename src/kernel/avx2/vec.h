@@ -77,7 +77,8 @@ static inline __m256 vec_exp(__m256 x) {
 static inline __m256 vec_tanh(__m256 x) {
     const __m256 sign = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1.0f);
     __m256 a = _mm256_andnot_ps(sign, x), s = _mm256_mul_ps(a, a);
-    __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(TANH_C5), s, _mm256_set1_ps(TANH_C4));
+    __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(TANH_C6), s, _mm256_set1_ps(TANH_C5));
+    p = _mm256_fmadd_ps(p, s, _mm256_set1_ps(TANH_C4));
     p = _mm256_fmadd_ps(p, s, _mm256_set1_ps(TANH_C3));
     p = _mm256_fmadd_ps(p, s, _mm256_set1_ps(TANH_C2));
     p = _mm256_fmadd_ps(p, s, _mm256_set1_ps(TANH_C1));

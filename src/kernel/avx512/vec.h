@@ -69,7 +69,8 @@ static inline __m512 vec_exp(__m512 x) {
 
 static inline __m512 vec_tanh(__m512 x) {
     __m512 one = _mm512_set1_ps(1.0f), a = _mm512_abs_ps(x), s = _mm512_mul_ps(a, a);
-    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(TANH_C5), s, _mm512_set1_ps(TANH_C4));
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(TANH_C6), s, _mm512_set1_ps(TANH_C5));
+    p = _mm512_fmadd_ps(p, s, _mm512_set1_ps(TANH_C4));
     p = _mm512_fmadd_ps(p, s, _mm512_set1_ps(TANH_C3));
     p = _mm512_fmadd_ps(p, s, _mm512_set1_ps(TANH_C2));
     p = _mm512_fmadd_ps(p, s, _mm512_set1_ps(TANH_C1));

@@ -34,7 +34,8 @@ float exp_value(float x) {
 float tanh_value(float x) {
     float a = fabsf(x), s = a * a, y;
     if (a < TANH_SMALL) {
-        float p = fmaf(TANH_C5, s, TANH_C4);
+        float p = fmaf(TANH_C6, s, TANH_C5);
+        p = fmaf(p, s, TANH_C4);
         p = fmaf(p, s, TANH_C3);
         p = fmaf(p, s, TANH_C2);
         p = fmaf(p, s, TANH_C1);
