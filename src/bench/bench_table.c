@@ -1,4 +1,5 @@
 /* bench_table.c: one row for every entry of a table of kernels. */
+#include "bench/bench_conv.h"
 #include "bench/bench_gemm.h"
 #include "bench/bench_kernel.h"
 #include "bench/bench_unpack.h"
@@ -42,5 +43,6 @@ status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads
     bench_quantize(&row, k);
     if (!visit(ctx, &row)) return CHURON_OK;
     TRY(bench_gemms(k, bounds, threads, visit, ctx, err));
+    TRY(bench_convs(k, bounds, threads, visit, ctx, err));
     return bench_vectors(k, bounds, threads, visit, ctx, err);
 }

@@ -210,6 +210,11 @@ typedef struct kernels {
     /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */
     void (*gemm_tile)(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
     gemm_shape gemm_shape;
+    /* One row of a depthwise convolution over a block of 16 channels: y[i] = sum over taps t of x[i*x_step +
+     * tap[t]] * w[t], each a vector of 16; then + bias, + add, then the limits. taps ascending, one chain of
+     * fused multiply-adds. bias and add may be NULL; add has y's layout. */
+    void (*depthwise_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
+                          const float *bias, const float *add, float low, float high, float *y, size_t n);
 } kernels;
 
 enum { TOP_MAX = 1024 };

@@ -37,6 +37,7 @@ static const kernels table_ref = {
     .exp = exp_ref,
     .unary = unary_ref,
     .gemm_tile = gemm_tile_ref,
+    .depthwise_row = depthwise_row_ref,
     .gemm_shape = {.rows = 4, .panels = 1, .few_panels = 1},
 };
 
@@ -65,6 +66,7 @@ static const kernels table_avx2 = {
     .exp = exp_avx2,
     .unary = unary_avx2,
     .gemm_tile = gemm_tile_avx2,
+    .depthwise_row = depthwise_row_avx2,
     .gemm_shape = {.rows = 6, .panels = 1, .few_panels = 1},
 };
 
@@ -91,6 +93,7 @@ static const kernels table_avx512 = {
     .exp = exp_avx512,
     .unary = unary_avx512,
     .gemm_tile = gemm_tile_avx512,
+    .depthwise_row = depthwise_row_avx512,
     .gemm_shape = {.rows = 14, .panels = 2, .few_rows = 6, .few_panels = 4},
 };
 

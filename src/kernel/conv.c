@@ -1,0 +1,356 @@
+/* conv.c: strips, padding and units of convolutions; the arithmetic is the instruction sets'. See conv.h. */
+#include "kernel/conv.h"
+
+
+#include <string.h>
+
+/* Bytes of a strip's copied input, and of the weights that a unit takes through it: both stay in the
+ * second-level cache. Units: enough for a few threads to share evenly. */
+enum {
+    STRIP_BYTES = 384 << 10,
+    PART_BYTES = 512 << 10,
+    LEAST_UNITS = 8,
+    DIRECT_PIXELS = 168,
+    MAX_RUNS = 4096
+};
+
+/* How a convolution is cut; follows from it alone. */
+typedef struct conv_cut {
+    bool direct;                   /* pixels of the image are the rows */
+    size_t k, panels;              /* of one group */
+    size_t rows, strips;           /* output rows of a strip (direct: pixels) */
+    size_t columns, column_strips; /* output columns of a strip */
+    size_t parts;                  /* the panels are cut into */
+    size_t in_blocks;              /* of one group (planar: channels) */
+    size_t n_runs, run;
+    size_t strip_h, strip_w; /* of the copied input */
+    size_t strip_floats;
+} conv_cut;
+
+static size_t div_up(size_t a, size_t b) {
+    return (a + b - 1) / b;
+}
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+bool conv_choose(const conv *c, conv_kind *kind) {
+    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
+    const size_t taps = c->kernel_h * c->kernel_w;
+    if (c->groups > 1 && in == 1 && out == 1) {
+        *kind = CONV_DEPTHWISE;
+        return taps <= MAX_RUNS;
+    }
+    if (c->groups == 1 && in <= 4) {
+        *kind = CONV_PLANAR;
+        return in * c->kernel_h <= MAX_RUNS;
+    }
+    *kind = CONV_BLOCKED;
+    const bool whole = c->groups == 1 || (in % CONV_BLOCK == 0 && out % CONV_BLOCK == 0);
+    return whole && conv_blocks(in) * taps <= MAX_RUNS;
+}
+
+/* ---- cutting ---------------------------------------------------------------------------------------- */
+
+static size_t input_rows(const conv *c, size_t out_rows) {
+    return (out_rows - 1) * c->stride_h + (c->kernel_h - 1) * c->dilation_h + 1;
+}
+
+static size_t input_columns(const conv *c, size_t out_columns) {
+    return (out_columns - 1) * c->stride_w + (c->kernel_w - 1) * c->dilation_w + 1;
+}
+
+/* Floats of one position of a strip. */
+static size_t depth(const conv *c, const conv_cut *t) {
+    return c->kind == CONV_PLANAR      ? t->in_blocks
+           : c->kind == CONV_DEPTHWISE ? CONV_BLOCK
+                                       : t->in_blocks * CONV_BLOCK;
+}
+
+static void cut_image(const conv *c, conv_cut *t) {
+    const size_t position = depth(c, t) * sizeof(float);
+    t->columns = c->out_w;
+    while (t->columns > 14 && input_rows(c, 1) * input_columns(c, t->columns) * position > STRIP_BYTES) {
+        t->columns = div_up(t->columns, 2);
+    }
+    t->column_strips = div_up(c->out_w, t->columns);
+    t->strip_w = input_columns(c, t->columns);
+    t->rows = 1;
+    while (t->rows < c->out_h && input_rows(c, t->rows + 1) * t->strip_w * position <= STRIP_BYTES) t->rows++;
+    t->strips = div_up(c->out_h, t->rows);
+    t->rows = div_up(c->out_h, t->strips);
+    t->strips = div_up(c->out_h, t->rows);
+    t->strip_h = input_rows(c, t->rows);
+    t->strip_floats = (t->strip_h * t->strip_w * depth(c, t) + 15) / 16 * 16;
+}
+
+static conv_cut cut_of(const conv *c) {
+    conv_cut t = {.run = CONV_BLOCK};
+    const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
+    if (c->kind == CONV_DEPTHWISE) {
+        t.k = taps;
+        t.parts = t.panels = t.in_blocks = 1;
+        cut_image(c, &t);
+        return t;
+    }
+    t.panels = conv_blocks(c->out_channels / c->groups);
+    if (c->kind == CONV_PLANAR) {
+        t.in_blocks = in;
+        t.n_runs = in * c->kernel_h;
+        t.run = c->kernel_w;
+    } else {
+        t.in_blocks = conv_blocks(in);
+        t.n_runs = t.in_blocks * taps;
+        t.direct = taps == 1 && c->stride_h == 1 && c->stride_w == 1 && c->pad_top == 0 && c->pad_left == 0 &&
+                   c->out_h == c->in_h && c->out_w == c->in_w;
+    }
+    t.k = t.n_runs * t.run;
+    if (t.direct) {
+        t.strips = div_up(c->out_h * c->out_w, DIRECT_PIXELS);
+        t.rows = div_up(c->out_h * c->out_w, t.strips);
+        t.strips = div_up(c->out_h * c->out_w, t.rows);
+        t.column_strips = 1;
+    } else {
+        cut_image(c, &t);
+    }
+    const size_t fit = PART_BYTES / (t.k * GEMM_PANEL * sizeof(float));
+    t.parts = div_up(t.panels, fit < 2 ? 2 : fit);
+    const size_t units = t.strips * t.column_strips * c->groups;
+    if (t.parts * units < LEAST_UNITS) t.parts = smaller(div_up(LEAST_UNITS, units), div_up(t.panels, 2));
+    return t;
+}
+
+size_t conv_units(const conv *c, size_t batch) {
+    const conv_cut t = cut_of(c);
+    const size_t groups = c->kind == CONV_DEPTHWISE ? conv_blocks(c->out_channels) : c->groups;
+    return batch * groups * t.strips * t.column_strips * t.parts;
+}
+
+size_t conv_scratch_floats(const conv *c) {
+    const conv_cut t = cut_of(c);
+    return t.strip_floats + (c->kind == CONV_DEPTHWISE ? 0 : gemm_scratch_floats(t.k)) + 16;
+}
+
+/* ---- weights ---------------------------------------------------------------------------------------- */
+
+size_t conv_packed_floats(const conv *c) {
+    const conv_cut t = cut_of(c);
+    if (c->kind == CONV_DEPTHWISE) return conv_blocks(c->out_channels) * t.k * CONV_BLOCK;
+    return c->groups * t.panels * t.k * GEMM_PANEL;
+}
+
+/* Weight of output channel o, input channel i of its group, and tap. */
+static float weight_at(const conv *c, const float *weights, size_t o, size_t i, size_t tap) {
+    const size_t in = c->in_channels / c->groups;
+    return weights[(o * in + i) * c->kernel_h * c->kernel_w + tap];
+}
+
+static void pack_panel(const conv *c, const conv_cut *t, const float *weights, size_t group, size_t panel,
+                       float *to) {
+    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups,
+                 taps = c->kernel_h * c->kernel_w;
+    for (size_t k = 0; k < t->k; k++, to += GEMM_PANEL) {
+        const bool planar = c->kind == CONV_PLANAR;
+        const size_t tap = planar ? k % taps : k / CONV_BLOCK % taps;
+        const size_t i = planar ? k / taps : k / CONV_BLOCK / taps * CONV_BLOCK + k % CONV_BLOCK;
+        for (size_t l = 0; l < GEMM_PANEL; l++) {
+            const size_t o = panel * GEMM_PANEL + l;
+            to[l] = o < out && i < in ? weight_at(c, weights, group * out + o, i, tap) : 0.0f;
+        }
+    }
+}
+
+void conv_pack(const conv *c, const float *weights, float *out) {
+    const conv_cut t = cut_of(c);
+    if (c->kind == CONV_DEPTHWISE) {
+        for (size_t b = 0; b < conv_blocks(c->out_channels); b++) {
+            for (size_t tap = 0; tap < t.k; tap++) {
+                for (size_t l = 0; l < CONV_BLOCK; l++) {
+                    const size_t o = b * CONV_BLOCK + l;
+                    *out++ = o < c->out_channels ? weight_at(c, weights, o, 0, tap) : 0.0f;
+                }
+            }
+        }
+        return;
+    }
+    for (size_t g = 0; g < c->groups; g++) {
+        for (size_t p = 0; p < t.panels; p++, out += t.k * GEMM_PANEL)
+            pack_panel(c, &t, weights, g, p, out);
+    }
+}
+
+/* ---- strips ----------------------------------------------------------------------------------------- */
+
+typedef struct place {
+    size_t image, group;               /* depthwise: block of channels */
+    size_t row, rows, column, columns; /* of the output; direct: pixels */
+    size_t strip;                      /* number, to tell whether the copy is still the right one */
+    size_t p0, p1;                     /* panels of the group */
+} place;
+
+static place place_of(const conv *c, const conv_cut *t, size_t unit) {
+    place p = {0};
+    const size_t part = unit % t->parts;
+    p.p0 = t->panels * part / t->parts;
+    p.p1 = t->panels * (part + 1) / t->parts;
+    unit /= t->parts;
+    p.strip = unit;
+    const size_t groups = c->kind == CONV_DEPTHWISE ? conv_blocks(c->out_channels) : c->groups;
+    const size_t column = unit % t->column_strips;
+    unit /= t->column_strips;
+    const size_t row = unit % t->strips;
+    unit /= t->strips;
+    p.group = unit % groups;
+    p.image = unit / groups;
+    p.row = row * t->rows;
+    p.rows = smaller(t->rows, (t->direct ? c->out_h * c->out_w : c->out_h) - p.row);
+    p.column = column * t->columns;
+    p.columns = t->direct ? 0 : smaller(t->columns, c->out_w - p.column);
+    return p;
+}
+
+/* One row of one plane or block into the strip: `width` positions from input column x on, zeros outside. */
+static void copy_row(const float *from, ptrdiff_t x, size_t in_w, size_t width, size_t floats, float *to) {
+    size_t before = x < 0 ? smaller((size_t)-x, width) : 0;
+    memset(to, 0, before * floats * sizeof *to);
+    const size_t first = x < 0 ? 0 : (size_t)x;
+    size_t inside = first < in_w ? smaller(in_w - first, width - before) : 0;
+    if (inside) memcpy(to + before * floats, from + first * floats, inside * floats * sizeof *to);
+    memset(to + (before + inside) * floats, 0, (width - before - inside) * floats * sizeof *to);
+}
+
+static void copy_strip(const conv_job *job, const conv_cut *t, const place *p, float *strip) {
+    const conv *c = job->c;
+    const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK, plane = c->in_h * c->in_w * floats;
+    const size_t planes = c->kind == CONV_PLANAR ? c->in_channels : conv_blocks(c->in_channels);
+    const float *in = job->in + (p->image * planes + p->group * t->in_blocks) * plane;
+    const size_t height = input_rows(c, p->rows), width = input_columns(c, p->columns);
+    const ptrdiff_t x = (ptrdiff_t)(p->column * c->stride_w) - (ptrdiff_t)c->pad_left;
+    for (size_t b = 0; b < t->in_blocks; b++, in += plane) {
+        for (size_t i = 0; i < height; i++) {
+            const ptrdiff_t y = (ptrdiff_t)(p->row * c->stride_h + i) - (ptrdiff_t)c->pad_top;
+            float *to = strip + (b * t->strip_h + i) * t->strip_w * floats;
+            if (y < 0 || (size_t)y >= c->in_h) {
+                memset(to, 0, width * floats * sizeof *to);
+            } else {
+                copy_row(in + (size_t)y * c->in_w * floats, x, c->in_w, width, floats, to);
+            }
+        }
+    }
+}
+
+/* Offsets of the runs from a pixel's first value. */
+static void list_runs(const conv *c, const conv_cut *t, ptrdiff_t *runs) {
+    size_t n = 0;
+    for (size_t b = 0; b < t->in_blocks; b++) {
+        for (size_t i = 0; i < c->kernel_h; i++) {
+            const size_t row = (b * t->strip_h + i * c->dilation_h) * t->strip_w;
+            if (c->kind == CONV_PLANAR) {
+                runs[n++] = (ptrdiff_t)row;
+                continue;
+            }
+            for (size_t j = 0; j < c->kernel_w; j++)
+                runs[n++] = (ptrdiff_t)((row + j * c->dilation_w) * CONV_BLOCK);
+        }
+    }
+}
+
+/* ---- running ---------------------------------------------------------------------------------------- */
+
+static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
+                          const ptrdiff_t *taps, const float *strip) {
+    const conv *c = job->c;
+    const size_t blocks = conv_blocks(c->out_channels);
+    for (size_t i = 0; i < p->rows; i++) {
+        const size_t at =
+            (((p->image * blocks + p->group) * c->out_h + p->row + i) * c->out_w + p->column) * CONV_BLOCK;
+        k->depthwise_row(strip + i * c->stride_h * t->strip_w * CONV_BLOCK, c->stride_w * CONV_BLOCK, taps,
+                         t->k, job->packed + p->group * t->k * CONV_BLOCK,
+                         job->bias ? job->bias + p->group * CONV_BLOCK : NULL,
+                         job->add ? job->add + at : NULL, c->low, c->high, job->out + at, p->columns);
+    }
+}
+
+static void run_products(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
+                         const ptrdiff_t *runs, const float *strip, float *scratch) {
+    const conv *c = job->c;
+    const size_t blocks = conv_blocks(c->out_channels), pixels = c->out_h * c->out_w;
+    const size_t first = p->image * blocks + p->group * t->panels;
+    const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK;
+    gemm g = {.n = t->panels * GEMM_PANEL,
+              .k = t->k,
+              .a_row = c->stride_w * floats,
+              .a_k = c->kind == CONV_PLANAR ? c->dilation_w : 1,
+              .runs = runs,
+              .n_runs = t->n_runs,
+              .run = t->run,
+              .b = job->packed + p->group * t->panels * t->k * GEMM_PANEL,
+              .c_row = CONV_BLOCK,
+              .c_panel = pixels * CONV_BLOCK,
+              .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
+              .add_row = CONV_BLOCK,
+              .add_panel = pixels * CONV_BLOCK,
+              .low = c->low,
+              .high = c->high};
+    if (t->direct) {
+        const size_t in_blocks = conv_blocks(c->in_channels);
+        g.a = job->in + (p->image * in_blocks + p->group * t->in_blocks) * pixels * CONV_BLOCK;
+        g.c = job->out + first * pixels * CONV_BLOCK;
+        g.add = job->add ? job->add + first * pixels * CONV_BLOCK : NULL;
+        gemm_run(k, &g, p->row, p->row + p->rows, p->p0, p->p1, scratch);
+        return;
+    }
+    for (size_t i = 0; i < p->rows; i++) {
+        const size_t at = ((first * c->out_h + p->row + i) * c->out_w + p->column) * CONV_BLOCK;
+        g.a = strip + i * c->stride_h * t->strip_w * floats;
+        g.c = job->out + at;
+        g.add = job->add ? job->add + at : NULL;
+        gemm_run(k, &g, 0, p->columns, p->p0, p->p1, scratch);
+    }
+}
+
+void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch) {
+    const conv *c = job->c;
+    const conv_cut t = cut_of(c);
+    ptrdiff_t runs[MAX_RUNS];
+    if (t.direct) {
+        for (size_t b = 0; b < t.in_blocks; b++) runs[b] = (ptrdiff_t)(b * c->in_h * c->in_w * CONV_BLOCK);
+    } else {
+        list_runs(c, &t, runs);
+    }
+    float *strip = scratch;
+    scratch += t.strip_floats;
+    size_t copied = SIZE_MAX;
+    for (size_t unit = unit0; unit < unit1; unit++) {
+        const place p = place_of(c, &t, unit);
+        if (!t.direct && p.strip != copied) {
+            copy_strip(job, &t, &p, strip);
+            copied = p.strip;
+        }
+        if (c->kind == CONV_DEPTHWISE) {
+            run_depthwise(k, job, &t, &p, runs, strip);
+        } else {
+            run_products(k, job, &t, &p, runs, strip, scratch);
+        }
+    }
+}
+
+/* ---- layout ----------------------------------------------------------------------------------------- */
+
+void conv_block(const float *planar, size_t channels, size_t pixels, size_t b, float *blocked) {
+    const size_t first = b * CONV_BLOCK, n = smaller(channels - first, CONV_BLOCK);
+    const float *from = planar + first * pixels;
+    for (size_t i = 0; i < pixels; i++) {
+        for (size_t l = 0; l < CONV_BLOCK; l++)
+            blocked[i * CONV_BLOCK + l] = l < n ? from[l * pixels + i] : 0.0f;
+    }
+}
+
+void conv_unblock(const float *blocked, size_t channels, size_t pixels, size_t b, float *planar) {
+    const size_t first = b * CONV_BLOCK, n = smaller(channels - first, CONV_BLOCK);
+    float *to = planar + first * pixels;
+    for (size_t l = 0; l < n; l++) {
+        for (size_t i = 0; i < pixels; i++) to[l * pixels + i] = blocked[i * CONV_BLOCK + l];
+    }
+}

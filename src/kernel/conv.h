@@ -1,0 +1,67 @@
+/* conv.h: 2-D convolution and pooling of f32 images whose channels lie in blocks of 16.
+ *
+ * Layout: [batch][channels/16][height][width][16], the last block filled up with zeros. Rows of the output
+ * are made in strips: the input rows that a strip needs are copied once, with zeros (or, for maxima,
+ * -infinity) where the padding is, so that every tap of every pixel reads memory that exists; then each
+ * output row is one product of described rows (gemm.h). A 1x1 convolution without padding and stride reads
+ * the image itself.
+ *
+ * The law of sums holds: per output one chain over (block of input channels, row of the kernel, column,
+ * channel of the block), or for planar input (input channel, row, column); taps in the padding count as
+ * zeros. So neither batch nor strips nor threads change a bit. */
+#ifndef KERNEL_CONV_H
+#define KERNEL_CONV_H
+
+#include "kernel/gemm.h"
+
+enum { CONV_BLOCK = 16 };
+static inline size_t conv_blocks(size_t channels) {
+    return (channels + CONV_BLOCK - 1) / CONV_BLOCK;
+}
+
+typedef enum conv_kind {
+    CONV_BLOCKED,  /* input channels in blocks; groups: each of whole blocks */
+    CONV_PLANAR,   /* input [batch][channels][height][width] (few channels: images); one group */
+    CONV_DEPTHWISE /* one input channel an output channel */
+} conv_kind;
+
+typedef struct conv {
+    conv_kind kind;
+    size_t in_channels, out_channels, groups;
+    size_t in_h, in_w, out_h, out_w;
+    size_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
+    size_t pad_top, pad_left; /* what is missing below and right is zero too */
+    float low, high;          /* limits of the output; -INFINITY and INFINITY: none */
+} conv;
+
+/* Which kind can do it: groups whose channels are no whole blocks, and more than 2^31 values, none (false).
+ */
+bool conv_choose(const conv *c, conv_kind *kind);
+size_t conv_packed_floats(const conv *c);
+/* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]. */
+void conv_pack(const conv *c, const float *weights, float *out);
+
+/* Work is cut into units, numbered [0, conv_units): any thread may take any unit. */
+size_t conv_units(const conv *c, size_t batch);
+/* Floats of scratch for one thread; 64-byte aligned. */
+size_t conv_scratch_floats(const conv *c);
+
+typedef struct conv_job {
+    const conv *c;
+    const float *packed;
+    const float *bias; /* [out_channels rounded up to 16] or NULL */
+    const float *in;
+    const float *add; /* laid out as the output, or NULL; may be the output */
+    float *out;       /* blocked */
+    size_t batch;
+} conv_job;
+
+void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch);
+
+/* ---- layout ----------------------------------------------------------------------------------------- */
+
+/* Channel block b of one image, planar to blocked and back. pixels = height*width. */
+void conv_block(const float *planar, size_t channels, size_t pixels, size_t b, float *blocked);
+void conv_unblock(const float *blocked, size_t channels, size_t pixels, size_t b, float *planar);
+
+#endif

@@ -1,0 +1,226 @@
+/* test_kernel_conv.c: convolutions over channels in blocks, .depthwise_row. Every instruction set is held,
+ * bit for bit, against the definition written out here; images, weights and outputs end at pages that fault.
+ */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kernel/conv.h"
+
+#include "guarded.h"
+
+#include <stdlib.h>
+
+static float next_value(void) {
+    return (float)((double)next_random() / 2147483648.0 - 0.5);
+}
+
+static float *take(guarded *g, size_t floats, bool fill) {
+    *g = guard_new(floats * sizeof(float), 4, true);
+    float *x = g->data;
+    for (size_t i = 0; i < floats; i++) x[i] = fill ? next_value() : NAN;
+    return x;
+}
+
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Input pixel, zero in the padding; from a planar image. */
+static float pixel(const conv *c, const float *planar, size_t n, size_t channel, ptrdiff_t y, ptrdiff_t x) {
+    if (y < 0 || x < 0 || y >= (ptrdiff_t)c->in_h || x >= (ptrdiff_t)c->in_w) return 0.0f;
+    return planar[((n * c->in_channels + channel) * c->in_h + (size_t)y) * c->in_w + (size_t)x];
+}
+
+/* One output by the chain that conv.h states. */
+static float expected(const conv *c, const float *in, const float *w, size_t n, size_t o, size_t oy,
+                      size_t ox) {
+    const size_t per_group = c->in_channels / c->groups, group = o / (c->out_channels / c->groups);
+    const size_t block = c->kind == CONV_BLOCKED ? 16 : 1;
+    float sum = 0.0f;
+    for (size_t b = 0; b < per_group; b += block) {
+        for (size_t ky = 0; ky < c->kernel_h; ky++) {
+            for (size_t kx = 0; kx < c->kernel_w; kx++) {
+                for (size_t i = b; i < min_size(b + block, per_group); i++) {
+                    const ptrdiff_t y =
+                        (ptrdiff_t)(oy * c->stride_h + ky * c->dilation_h) - (ptrdiff_t)c->pad_top;
+                    const ptrdiff_t x =
+                        (ptrdiff_t)(ox * c->stride_w + kx * c->dilation_w) - (ptrdiff_t)c->pad_left;
+                    sum = fmaf(w[((o * per_group + i) * c->kernel_h + ky) * c->kernel_w + kx],
+                               pixel(c, in, n, group * per_group + i, y, x), sum);
+                }
+            }
+        }
+    }
+    return sum;
+}
+
+static float limited(const conv *c, float v) {
+    v = v < c->low ? c->low : v;
+    return v > c->high ? c->high : v;
+}
+
+static void check_conv(conv *c, size_t batch, bool extras) {
+    assert_true(conv_choose(c, &c->kind));
+    const size_t in_pixels = c->in_h * c->in_w, out_pixels = c->out_h * c->out_w;
+    const size_t in_blocks = conv_blocks(c->in_channels), out_blocks = conv_blocks(c->out_channels);
+    const size_t n_weights = c->out_channels * (c->in_channels / c->groups) * c->kernel_h * c->kernel_w;
+    guarded memory[8];
+    float *planar = take(&memory[0], batch * c->in_channels * in_pixels, true);
+    float *weights = take(&memory[1], n_weights, true);
+    float *blocked = take(&memory[2], batch * in_blocks * 16 * in_pixels, false);
+    for (size_t b = 0; b < batch * in_blocks; b++) {
+        conv_block(planar + b / in_blocks * c->in_channels * in_pixels, c->in_channels, in_pixels,
+                   b % in_blocks, blocked + b * 16 * in_pixels);
+    }
+    const size_t floats = batch * out_blocks * 16 * out_pixels;
+    float *out = take(&memory[3], floats, false), *add = take(&memory[4], floats, true);
+    float *bias = take(&memory[5], out_blocks * 16, true);
+    memory[6] = guard_new(conv_packed_floats(c) * sizeof(float), 64, true);
+    conv_pack(c, weights, memory[6].data);
+    memory[7] = guard_new(conv_scratch_floats(c) * sizeof(float), 64, true);
+    c->low = extras ? -1.0f : -INFINITY;
+    c->high = extras ? 1.5f : INFINITY;
+    const conv_job job = {.c = c,
+                          .packed = memory[6].data,
+                          .bias = extras ? bias : NULL,
+                          .in = c->kind == CONV_PLANAR ? planar : blocked,
+                          .add = extras ? add : NULL,
+                          .out = out,
+                          .batch = batch};
+    const size_t units = conv_units(c, batch);
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *k = kernels_for((kernel_isa)isa);
+        if (!k) continue;
+        for (size_t i = 0; i < floats; i++) out[i] = NAN;
+        conv_run(k, &job, units / 3, units, memory[7].data);
+        conv_run(k, &job, 0, units / 3, memory[7].data);
+        for (size_t n = 0; n < batch; n++) {
+            for (size_t o = 0; o < c->out_channels; o++) {
+                for (size_t i = 0; i < out_pixels; i++) {
+                    const size_t at = ((n * out_blocks + o / 16) * out_pixels + i) * 16 + o % 16;
+                    float v = expected(c, planar, weights, n, o, i / c->out_w, i % c->out_w);
+                    if (extras) v = v + bias[o] + add[at];
+                    v = limited(c, v);
+                    if (v != out[at]) {
+                        fail_msg("%s: image %zu channel %zu pixel %zu of %zux%zu: expected %a, got %a",
+                                 k->name, n, o, i, c->out_h, c->out_w, (double)v, (double)out[at]);
+                    }
+                }
+            }
+        }
+        for (size_t i = 0; i < floats; i++) assert_true(out[i] == out[i]); /* the filled-up channels too */
+    }
+    for (size_t i = 0; i < 8; i++) guard_free(&memory[i]);
+}
+
+static conv square(size_t in, size_t out, size_t groups, size_t h, size_t w, size_t kernel, size_t stride,
+                   size_t dilation, size_t pad) {
+    const size_t reach = (kernel - 1) * dilation + 1;
+    return (conv){.in_channels = in,
+                  .out_channels = out,
+                  .groups = groups,
+                  .in_h = h,
+                  .in_w = w,
+                  .out_h = (h + 2 * pad - reach) / stride + 1,
+                  .out_w = (w + 2 * pad - reach) / stride + 1,
+                  .kernel_h = kernel,
+                  .kernel_w = kernel,
+                  .stride_h = stride,
+                  .stride_w = stride,
+                  .dilation_h = dilation,
+                  .dilation_w = dilation,
+                  .pad_top = pad,
+                  .pad_left = pad};
+}
+
+static void test_shapes(void **state) {
+    (void)state;
+    const conv list[] = {
+        square(16, 16, 1, 7, 7, 3, 1, 1, 1),   square(32, 48, 1, 9, 14, 3, 1, 1, 1),
+        square(20, 33, 1, 15, 5, 3, 2, 1, 1),  square(16, 32, 1, 13, 13, 1, 1, 1, 0),
+        square(24, 8, 1, 20, 9, 1, 1, 1, 0),   square(16, 16, 1, 12, 12, 1, 2, 1, 0),
+        square(32, 32, 1, 11, 30, 5, 1, 2, 4), square(16, 80, 1, 1, 1, 1, 1, 1, 0),
+        square(64, 64, 2, 6, 6, 3, 1, 1, 1),   square(3, 24, 1, 17, 23, 7, 2, 1, 3),
+        square(1, 16, 1, 10, 10, 3, 1, 1, 1),  square(4, 5, 1, 8, 8, 3, 3, 1, 0),
+        square(2, 16, 1, 9, 9, 3, 1, 2, 2),    square(16, 16, 16, 9, 9, 3, 1, 1, 1),
+        square(40, 40, 40, 12, 7, 3, 2, 1, 1), square(32, 32, 32, 6, 6, 5, 1, 2, 4),
+        square(33, 33, 33, 1, 1, 1, 1, 1, 0),
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        conv c = list[i];
+        check_conv(&c, 1, i % 2 == 0);
+        check_conv(&c, 3, i % 2 == 1);
+    }
+}
+
+/* Images that are cut into strips of rows and of columns, weights that are cut into parts. */
+static void test_cut(void **state) {
+    (void)state;
+    conv wide = square(128, 16, 1, 5, 300, 3, 1, 1, 1);
+    check_conv(&wide, 1, true);
+    conv tall = square(16, 16, 1, 130, 60, 3, 1, 1, 1);
+    check_conv(&tall, 1, false);
+    conv deep = square(256, 160, 1, 4, 4, 3, 1, 1, 1);
+    check_conv(&deep, 2, true);
+    conv pixels = square(32, 32, 1, 30, 30, 1, 1, 1, 0);
+    check_conv(&pixels, 1, true);
+    conv depthwise = square(16, 16, 16, 150, 90, 3, 1, 1, 1);
+    check_conv(&depthwise, 1, true);
+    conv uneven =
+        square(16, 16, 1, 8, 8, 3, 1, 1, 0); /* padding on one side, kernel and stride of two kinds */
+    uneven.kernel_h = 2;
+    uneven.stride_w = 2;
+    uneven.pad_left = 2;
+    uneven.out_h = 7;
+    uneven.out_w = 5;
+    check_conv(&uneven, 1, true);
+}
+
+static void test_choice(void **state) {
+    (void)state;
+    conv_kind kind;
+    conv c = square(12, 12, 3, 8, 8, 3, 1, 1, 1);
+    assert_false(conv_choose(&c, &kind)); /* groups of 4 channels */
+    c = square(8, 16, 8, 8, 8, 3, 1, 1, 1);
+    assert_false(conv_choose(&c, &kind)); /* two outputs an input */
+    c = square(3, 16, 1, 8, 8, 3, 1, 1, 1);
+    assert_true(conv_choose(&c, &kind) && kind == CONV_PLANAR);
+}
+
+static void test_layout_and_back(void **state) {
+    (void)state;
+    for (size_t channels = 1; channels < 40; channels += 7) {
+        const size_t pixels = 13, blocks = conv_blocks(channels);
+        guarded memory[3];
+        float *planar = take(&memory[0], channels * pixels, true),
+              *back = take(&memory[1], channels * pixels, false);
+        float *blocked = take(&memory[2], blocks * 16 * pixels, false);
+        for (size_t b = 0; b < blocks; b++) {
+            conv_block(planar, channels, pixels, b, blocked + b * 16 * pixels);
+            conv_unblock(blocked + b * 16 * pixels, channels, pixels, b, back);
+        }
+        assert_memory_equal(planar, back, channels * pixels * sizeof(float));
+        for (size_t i = 0; i < pixels; i++) {
+            for (size_t l = channels; l < blocks * 16; l++) {
+                assert_true(blocked[((blocks - 1) * pixels + i) * 16 + l % 16] == 0.0f);
+            }
+        }
+        for (size_t i = 0; i < 3; i++) guard_free(&memory[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_layout_and_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
