@@ -75,15 +75,15 @@ static void run_exp(const row_data *d) {
 }
 
 static void run_unary_erf(const row_data *d) {
-    d->k->unary(UNARY_ERF, 0, 0, d->x, d->y, d->n);
+    d->k->unary(UNARY_F32_ERF, 0, 0, d->x, d->y, d->n);
 }
 
 static void run_unary_log(const row_data *d) {
-    d->k->unary(UNARY_LOG, 0, 0, d->x, d->y, d->n);
+    d->k->unary(UNARY_F32_LOG, 0, 0, d->x, d->y, d->n);
 }
 
 static void run_unary_hard_swish(const row_data *d) {
-    d->k->unary(UNARY_HARD_SWISH, 0, 0, d->x, d->y, d->n);
+    d->k->unary(UNARY_F32_HARD_SWISH, 0, 0, d->x, d->y, d->n);
 }
 
 /* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that

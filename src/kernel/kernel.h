@@ -100,34 +100,34 @@ typedef struct attn_partial {
 } attn_partial;
 
 /* Functions of one f32 with up to two parameters. */
-typedef enum unary_function {
-    UNARY_ABS,
-    UNARY_NEG,
-    UNARY_SQRT,
-    UNARY_RECIPROCAL,
-    UNARY_FLOOR,
-    UNARY_CEIL,
-    UNARY_ROUND, /* to nearest, ties to even */
-    UNARY_EXP,   /* results below the smallest normal are 0 */
-    UNARY_LOG,
-    UNARY_TANH,
-    UNARY_ERF,
-    UNARY_SIGMOID,
-    UNARY_SWISH, /* x * sigmoid(p*x) */
-    UNARY_GELU,  /* by erf */
-    UNARY_GELU_TANH,
-    UNARY_SOFTPLUS,
-    UNARY_SOFTSIGN,
-    UNARY_MISH,
-    UNARY_ELU, /* q * (x, below 0: p * (exp(x) - 1)) */
-    UNARY_RELU,
-    UNARY_LEAKY_RELU,   /* x, below 0: p*x */
-    UNARY_CLIP,         /* to [p, q] */
-    UNARY_HARD_SIGMOID, /* p*x + q, to [0, 1] */
-    UNARY_HARD_SWISH,   /* x * hard sigmoid (1/6, 1/2) */
-    UNARY_LINEAR,       /* p*x + q */
-    UNARY_COUNT
-} unary_function;
+typedef enum kernel_unary {
+    UNARY_F32_ABS,
+    UNARY_F32_NEG,
+    UNARY_F32_SQRT,
+    UNARY_F32_RECIPROCAL,
+    UNARY_F32_FLOOR,
+    UNARY_F32_CEIL,
+    UNARY_F32_ROUND, /* to nearest, ties to even */
+    UNARY_F32_EXP,   /* results below the smallest normal are 0 */
+    UNARY_F32_LOG,
+    UNARY_F32_TANH,
+    UNARY_F32_ERF,
+    UNARY_F32_SIGMOID,
+    UNARY_F32_SWISH, /* x * sigmoid(p*x) */
+    UNARY_F32_GELU,  /* by erf */
+    UNARY_F32_GELU_TANH,
+    UNARY_F32_SOFTPLUS,
+    UNARY_F32_SOFTSIGN,
+    UNARY_F32_MISH,
+    UNARY_F32_ELU, /* q * (x, below 0: p * (exp(x) - 1)) */
+    UNARY_F32_RELU,
+    UNARY_F32_LEAKY_RELU,   /* x, below 0: p*x */
+    UNARY_F32_CLIP,         /* to [p, q] */
+    UNARY_F32_HARD_SIGMOID, /* p*x + q, to [0, 1] */
+    UNARY_F32_HARD_SWISH,   /* x * hard sigmoid (1/6, 1/2) */
+    UNARY_F32_LINEAR,       /* p*x + q */
+    UNARY_F32_COUNT
+} kernel_unary;
 
 /* See gemm.h. */
 typedef struct gemm_tile gemm_tile;
@@ -205,7 +205,7 @@ typedef struct kernels {
     /* y[i] = exp(x[i]), within 2 ulp, exact 0 below the smallest normal's log. y may be x. */
     void (*exp)(const float *x, float *y, size_t n);
     /* y[i] = f(x[i]); y may be x. exp, log, tanh and erf within 2 ulp; NaN stays NaN. */
-    void (*unary)(unary_function f, float p, float q, const float *x, float *y, size_t n);
+    void (*unary)(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
 
     /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */
     void (*gemm_tile)(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);

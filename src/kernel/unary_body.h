@@ -122,34 +122,35 @@ static inline V v_limit(V x, V low, V high) {
     }                                                                                                        \
     break
 
-static void unary_all(unary_function f, float p, float q, const float *x, float *y, size_t n) {
+static void unary_all(kernel_unary f, float p, float q, const float *x, float *y, size_t n) {
     const V vp = v_set(p), vq = v_set(q), zero = v_set(0.0f), one = v_set(1.0f);
     switch (f) {
-    case UNARY_ABS: V_LOOP(v_abs(v));
-    case UNARY_NEG: V_LOOP(v_mul(v, v_set(-1.0f)));
-    case UNARY_SQRT: V_LOOP(v_sqrt(v));
-    case UNARY_RECIPROCAL: V_LOOP(v_div(one, v));
-    case UNARY_FLOOR: V_LOOP(v_floor(v));
-    case UNARY_CEIL: V_LOOP(v_ceil(v));
-    case UNARY_ROUND: V_LOOP(v_round(v));
-    case UNARY_EXP: V_LOOP(v_exp(v));
-    case UNARY_LOG: V_LOOP(v_log(v));
-    case UNARY_TANH: V_LOOP(v_tanh(v));
-    case UNARY_ERF: V_LOOP(v_erf(v));
-    case UNARY_SIGMOID: V_LOOP(v_sigmoid(v));
-    case UNARY_SWISH: V_LOOP(v_mul(v, v_sigmoid(v_mul(vp, v))));
-    case UNARY_GELU: V_LOOP(v_gelu(v));
-    case UNARY_GELU_TANH: V_LOOP(v_gelu_tanh(v));
-    case UNARY_SOFTPLUS: V_LOOP(v_softplus(v));
-    case UNARY_SOFTSIGN: V_LOOP(v_div(v, v_add(one, v_abs(v))));
-    case UNARY_MISH: V_LOOP(v_mish(v));
-    case UNARY_ELU: V_LOOP(v_elu(v, vp, vq));
-    case UNARY_RELU: V_LOOP(v_max(zero, v));
-    case UNARY_LEAKY_RELU: V_LOOP(v_select(v_less(v, zero), v_mul(vp, v), v));
-    case UNARY_CLIP: V_LOOP(v_limit(v, vp, vq));
-    case UNARY_HARD_SIGMOID: V_LOOP(v_limit(v_fma(vp, v, vq), zero, one));
-    case UNARY_HARD_SWISH: V_LOOP(v_mul(v, v_limit(v_fma(v_set(0x1.555556p-3f), v, v_set(0.5f)), zero, one)));
-    case UNARY_LINEAR: V_LOOP(v_fma(v, vp, vq));
-    case UNARY_COUNT: break;
+    case UNARY_F32_ABS: V_LOOP(v_abs(v));
+    case UNARY_F32_NEG: V_LOOP(v_mul(v, v_set(-1.0f)));
+    case UNARY_F32_SQRT: V_LOOP(v_sqrt(v));
+    case UNARY_F32_RECIPROCAL: V_LOOP(v_div(one, v));
+    case UNARY_F32_FLOOR: V_LOOP(v_floor(v));
+    case UNARY_F32_CEIL: V_LOOP(v_ceil(v));
+    case UNARY_F32_ROUND: V_LOOP(v_round(v));
+    case UNARY_F32_EXP: V_LOOP(v_exp(v));
+    case UNARY_F32_LOG: V_LOOP(v_log(v));
+    case UNARY_F32_TANH: V_LOOP(v_tanh(v));
+    case UNARY_F32_ERF: V_LOOP(v_erf(v));
+    case UNARY_F32_SIGMOID: V_LOOP(v_sigmoid(v));
+    case UNARY_F32_SWISH: V_LOOP(v_mul(v, v_sigmoid(v_mul(vp, v))));
+    case UNARY_F32_GELU: V_LOOP(v_gelu(v));
+    case UNARY_F32_GELU_TANH: V_LOOP(v_gelu_tanh(v));
+    case UNARY_F32_SOFTPLUS: V_LOOP(v_softplus(v));
+    case UNARY_F32_SOFTSIGN: V_LOOP(v_div(v, v_add(one, v_abs(v))));
+    case UNARY_F32_MISH: V_LOOP(v_mish(v));
+    case UNARY_F32_ELU: V_LOOP(v_elu(v, vp, vq));
+    case UNARY_F32_RELU: V_LOOP(v_max(zero, v));
+    case UNARY_F32_LEAKY_RELU: V_LOOP(v_select(v_less(v, zero), v_mul(vp, v), v));
+    case UNARY_F32_CLIP: V_LOOP(v_limit(v, vp, vq));
+    case UNARY_F32_HARD_SIGMOID: V_LOOP(v_limit(v_fma(vp, v, vq), zero, one));
+    case UNARY_F32_HARD_SWISH:
+        V_LOOP(v_mul(v, v_limit(v_fma(v_set(0x1.555556p-3f), v, v_set(0.5f)), zero, one)));
+    case UNARY_F32_LINEAR: V_LOOP(v_fma(v, vp, vq));
+    case UNARY_F32_COUNT: break;
     }
 }

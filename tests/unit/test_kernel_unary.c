@@ -72,7 +72,7 @@ static long double linear(long double x) {
 
 typedef struct unary_case {
     const char *name;
-    unary_function f;
+    kernel_unary f;
     float p, q;
     exact_fn exact;
     double ulp;      /* limit, relative to the result … */
@@ -81,31 +81,31 @@ typedef struct unary_case {
 
 /* GELU and the other products lose what their factor loses near its zero: the absolute bound is that of x. */
 static const unary_case cases[] = {
-    {"abs", UNARY_ABS, 0, 0, fabsl, 0, 0},
-    {"neg", UNARY_NEG, 0, 0, negate, 0, 0},
-    {"sqrt", UNARY_SQRT, 0, 0, sqrtl, 0.5, 0},
-    {"reciprocal", UNARY_RECIPROCAL, 0, 0, reciprocal, 0.5, 0},
-    {"floor", UNARY_FLOOR, 0, 0, floorl, 0, 0},
-    {"ceil", UNARY_CEIL, 0, 0, ceill, 0, 0},
-    {"round", UNARY_ROUND, 0, 0, rintl, 0, 0},
-    {"exp", UNARY_EXP, 0, 0, expl, 2, 0x1p-126},
-    {"log", UNARY_LOG, 0, 0, logl, 2, 0},
-    {"tanh", UNARY_TANH, 0, 0, tanhl, 2, 0},
-    {"erf", UNARY_ERF, 0, 0, erfl, 2, 0},
-    {"sigmoid", UNARY_SIGMOID, 0, 0, sigmoid, 3, 0x1p-125},
-    {"swish", UNARY_SWISH, 1.702f, 0, swish, 70, 0x1p-110},
-    {"gelu", UNARY_GELU, 0, 0, gelu, 4, 0x1p-22},
-    {"gelu_tanh", UNARY_GELU_TANH, 0, 0, gelu_tanh, 4, 0x1p-22},
-    {"softplus", UNARY_SOFTPLUS, 0, 0, softplus, 3, 0x1p-125},
-    {"softsign", UNARY_SOFTSIGN, 0, 0, softsign, 1.5, 0},
-    {"mish", UNARY_MISH, 0, 0, mish, 6, 0x1p-110},
-    {"elu", UNARY_ELU, 1, 1, elu, 3, 0},
-    {"relu", UNARY_RELU, 0, 0, relu, 0, 0},
-    {"leaky_relu", UNARY_LEAKY_RELU, 0.25f, 0, leaky, 0.5, 0},
-    {"clip", UNARY_CLIP, -2, 3, clip, 0, 0},
-    {"hard_sigmoid", UNARY_HARD_SIGMOID, 0.25f, 0.5f, hard_sigmoid, 1, 0},
-    {"hard_swish", UNARY_HARD_SWISH, 0, 0, hard_swish, 3, 0x1p-20},
-    {"linear", UNARY_LINEAR, 2, 1, linear, 0.5, 0},
+    {"abs", UNARY_F32_ABS, 0, 0, fabsl, 0, 0},
+    {"neg", UNARY_F32_NEG, 0, 0, negate, 0, 0},
+    {"sqrt", UNARY_F32_SQRT, 0, 0, sqrtl, 0.5, 0},
+    {"reciprocal", UNARY_F32_RECIPROCAL, 0, 0, reciprocal, 0.5, 0},
+    {"floor", UNARY_F32_FLOOR, 0, 0, floorl, 0, 0},
+    {"ceil", UNARY_F32_CEIL, 0, 0, ceill, 0, 0},
+    {"round", UNARY_F32_ROUND, 0, 0, rintl, 0, 0},
+    {"exp", UNARY_F32_EXP, 0, 0, expl, 2, 0x1p-126},
+    {"log", UNARY_F32_LOG, 0, 0, logl, 2, 0},
+    {"tanh", UNARY_F32_TANH, 0, 0, tanhl, 2, 0},
+    {"erf", UNARY_F32_ERF, 0, 0, erfl, 2, 0},
+    {"sigmoid", UNARY_F32_SIGMOID, 0, 0, sigmoid, 3, 0x1p-125},
+    {"swish", UNARY_F32_SWISH, 1.702f, 0, swish, 70, 0x1p-110},
+    {"gelu", UNARY_F32_GELU, 0, 0, gelu, 4, 0x1p-22},
+    {"gelu_tanh", UNARY_F32_GELU_TANH, 0, 0, gelu_tanh, 4, 0x1p-22},
+    {"softplus", UNARY_F32_SOFTPLUS, 0, 0, softplus, 3, 0x1p-125},
+    {"softsign", UNARY_F32_SOFTSIGN, 0, 0, softsign, 1.5, 0},
+    {"mish", UNARY_F32_MISH, 0, 0, mish, 6, 0x1p-110},
+    {"elu", UNARY_F32_ELU, 1, 1, elu, 3, 0},
+    {"relu", UNARY_F32_RELU, 0, 0, relu, 0, 0},
+    {"leaky_relu", UNARY_F32_LEAKY_RELU, 0.25f, 0, leaky, 0.5, 0},
+    {"clip", UNARY_F32_CLIP, -2, 3, clip, 0, 0},
+    {"hard_sigmoid", UNARY_F32_HARD_SIGMOID, 0.25f, 0.5f, hard_sigmoid, 1, 0},
+    {"hard_swish", UNARY_F32_HARD_SWISH, 0, 0, hard_swish, 3, 0x1p-20},
+    {"linear", UNARY_F32_LINEAR, 2, 1, linear, 0.5, 0},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
@@ -156,7 +156,7 @@ static void test_accuracy(void **state) {
 
 static void test_instruction_sets_agree(void **state) {
     (void)state;
-    assert_int_equal(N_CASES, UNARY_COUNT);
+    assert_int_equal(N_CASES, UNARY_F32_COUNT);
     static float x[N_VALUES], wanted[N_VALUES], y[N_VALUES];
     make_values(x);
     for (int isa = 1; isa < KERNEL_ISA_COUNT; isa++) {

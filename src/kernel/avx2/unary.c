@@ -90,6 +90,6 @@ static inline V v_scale_back(V x, V e) {
 
 #include "kernel/unary_body.h"
 
-void unary_avx2(unary_function f, float p, float q, const float *x, float *y, size_t n) {
+void unary_avx2(kernel_unary f, float p, float q, const float *x, float *y, size_t n) {
     unary_all(f, p, q, x, y, n);
 }

@@ -35,7 +35,7 @@ void log_sum_exp_avx512(const float *x, size_t n, float *max, float *lse);
 void sum_above_avx512(const float *x, const float *w, size_t n, float least, double *sum, size_t *count);
 void top_k_avx512(const float *x, size_t n, size_t k, uint32_t *index, float *value);
 void exp_avx512(const float *x, float *y, size_t n);
-void unary_avx512(unary_function f, float p, float q, const float *x, float *y, size_t n);
+void unary_avx512(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
 void depthwise_row_avx512(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
 void gemm_tile_avx512(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
