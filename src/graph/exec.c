@@ -194,7 +194,9 @@ status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t
     int32_t slot = out_slot(r, i);
     if (slot == IR_NO_SLOT) return CHURON_OK;
     size_t count;
-    TRY(tensor_count(type, rank, dims, &count, r->node->outputs[i]->name, err));
+    error e;
+    status st = tensor_count(type, rank, dims, &count, "output", &e);
+    if (st != CHURON_OK) return op_error(r->node, err, st, "%s", e.message);
     TRY(check_inferred(r, i, rank, dims, err));
     tensor t;
     const tensor *over = reusable(r, i, type, count);
@@ -205,8 +207,7 @@ status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t
         if (rank) memcpy(t.dims, dims, rank * sizeof *dims);
     } else {
         TRY(check_limit(r->x, r->node, count * elem_describe(type)->bytes, err));
-        error e;
-        status st = tensor_alloc(&t, type, rank, dims, &e);
+        st = tensor_alloc(&t, type, rank, dims, &e);
         if (st != CHURON_OK) return op_error(r->node, err, st, "%s", e.message);
     }
     exec_set(r->x, r->frame, slot, value_of_tensor(t));

@@ -83,8 +83,10 @@ static status order_graph(ir_graph *g, error *err) {
                        g->name, n->name, n->op);
     }
     mem_free(w.stack);
-    g->nodes = w.order;
-    g->cap_nodes = g->n_nodes;
+    if (st == CHURON_OK) {
+        g->nodes = w.order;
+        g->cap_nodes = g->n_nodes;
+    }
     return st;
 }
 
