@@ -34,7 +34,7 @@ static bool read_count(const char *text, size_t n, uint32_t min, uint32_t max, u
 status load_range_parse(load_range *out, const char *text, const char *field, error *err) {
     const char *dash = strchr(text, '-');
     size_t n = dash ? (size_t)(dash - text) : strlen(text);
-    load_range r;
+    load_range r = {0};
     bool ok = read_count(text, n, 1, LOAD_TOKENS_MAX, &r.lo);
     r.hi = r.lo;
     if (ok && dash) ok = read_count(dash + 1, strlen(dash + 1), r.lo, LOAD_TOKENS_MAX, &r.hi);
