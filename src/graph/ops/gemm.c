@@ -110,7 +110,7 @@ static void finish(const gemm_epilogue *e, size_t m, size_t j0, size_t j1, size_
 
 /* ---- f32 -------------------------------------------------------------------------------------------- */
 
-typedef struct gemm_job {
+struct gemm_plan {
     const kernels *kernels;
     const gemm_call *calls;
     const float *const *dense; /* A of each call as dense rows */
@@ -118,11 +118,12 @@ typedef struct gemm_job {
     const gemm_epilogue *epilogue;
     char *scratch; /* per member: packed block, then the kernel's */
     size_t scratch_each, block_bytes;
+    size_t members;
     bool by_call;
-} gemm_job;
+};
 
 /* Groups [g0, g1) of columns and rows [i0, i1). */
-static void run_part(const gemm_job *job, size_t index, size_t g0, size_t g1, size_t i0, size_t i1,
+static void run_part(const gemm_plan *job, size_t index, size_t g0, size_t g1, size_t i0, size_t i1,
                      char *scratch) {
     const gemm_call *call = &job->calls[index];
     if (i0 == i1 || g0 == g1) return;
@@ -152,7 +153,7 @@ static void run_part(const gemm_job *job, size_t index, size_t g0, size_t g1, si
 }
 
 static void run_member(void *ctx, const pool_member *me) {
-    const gemm_job *job = ctx;
+    const gemm_plan *job = ctx;
     char *scratch = job->scratch + me->index * job->scratch_each;
     size_t from, to;
     if (job->by_call) {
@@ -194,10 +195,10 @@ static status dense_rows(op_run *r, const gemm_call *calls, size_t n, const floa
     return CHURON_OK;
 }
 
-status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e, error *err) {
-    if (n_calls == 0) return CHURON_OK;
-    gemm_job job = {.kernels = run_kernels(r), .calls = calls, .n_calls = n_calls, .epilogue = e};
-    TRY(dense_rows(r, calls, n_calls, &job.dense, err));
+static status fill_plan(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e,
+                        gemm_plan *job, error *err) {
+    *job = (gemm_plan){.kernels = run_kernels(r), .calls = calls, .n_calls = n_calls, .epilogue = e};
+    TRY(dense_rows(r, calls, n_calls, &job->dense, err));
     size_t max_k = 1, max_m = 1, max_n = 1;
     bool packs = false;
     double work = 0;
@@ -209,20 +210,40 @@ status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_ep
         work += (double)calls[i].m * (double)calls[i].n * (double)calls[i].k;
     }
     size_t group_bytes = max_k * LANES * sizeof(float);
-    job.block_groups = group_bytes < BLOCK_BYTES / 2 ? BLOCK_BYTES / group_bytes : 2;
-    if (job.block_groups > groups_of(max_n)) job.block_groups = groups_of(max_n);
-    job.block_bytes = packs ? job.block_groups * group_bytes : 0;
+    job->block_groups = group_bytes < BLOCK_BYTES / 2 ? BLOCK_BYTES / group_bytes : 2;
+    if (job->block_groups > groups_of(max_n)) job->block_groups = groups_of(max_n);
+    job->block_bytes = packs ? job->block_groups * group_bytes : 0;
     pool *team = run_pool(r);
-    size_t members = team && work > SERIAL_WORK ? pool_threads(team) : 1;
-    job.by_call = n_calls >= 2 * members;
-    job.scratch_each = (job.block_bytes + matmul_scratch(max_k, max_m) + 127) / 64 * 64;
+    job->members = team && work > SERIAL_WORK ? pool_threads(team) : 1;
+    job->by_call = n_calls >= 2 * job->members;
+    job->scratch_each = (job->block_bytes + matmul_scratch(max_k, max_m) + 127) / 64 * 64;
     void *memory;
-    TRY(run_scratch(r, members * job.scratch_each, &memory, err));
-    job.scratch = memory;
-    if (members > 1)
-        pool_run(team, run_member, &job);
+    TRY(run_scratch(r, job->members * job->scratch_each, &memory, err));
+    job->scratch = memory;
+    return CHURON_OK;
+}
+
+void gemm_plan_run(op_run *r, gemm_plan *plan) {
+    pool *team = run_pool(r);
+    if (plan->members > 1)
+        pool_run(team, run_member, plan);
     else
-        run_member(&job, &(pool_member){.pool = team, .index = 0, .count = 1});
+        run_member(plan, &(pool_member){.pool = team, .index = 0, .count = 1});
+}
+
+status gemm_plan_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e,
+                     gemm_plan **out, error *err) {
+    void *memory;
+    TRY(run_scratch(r, sizeof **out, &memory, err));
+    *out = memory;
+    return fill_plan(r, calls, n_calls, e, *out, err);
+}
+
+status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e, error *err) {
+    if (n_calls == 0) return CHURON_OK;
+    gemm_plan plan;
+    TRY(fill_plan(r, calls, n_calls, e, &plan, err));
+    gemm_plan_run(r, &plan);
     return CHURON_OK;
 }
 

@@ -52,6 +52,13 @@ typedef struct gemm_call {
 /* All calls, which do not depend on each other. e (may be NULL) holds for all of them. */
 MUST_USE status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e,
                          error *err);
+/* The same in two parts, for products that are repeated with new contents of the same memory (steps of a
+ * recurrent layer). A of every call must be dense rows (a_col 1, a_row k); calls and e must stay. The plan
+ * lives in scratch. */
+typedef struct gemm_plan gemm_plan;
+MUST_USE status gemm_plan_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e,
+                              gemm_plan **out, error *err);
+void gemm_plan_run(op_run *r, gemm_plan *plan);
 void gemm_activate(const gemm_epilogue *e, float *x, size_t n); /* the activation alone */
 
 /* c = a b for f64: mul and add, k ascending. c is overwritten. */

@@ -7,20 +7,23 @@
 #include "graph/op.h"
 
 #define OP_TABLES(X)                                                                                         \
-    X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
-    X(control)        /* If, Loop, Scan */                                                                   \
     X(arithmetic)     /* Add … Pow, Mod, Max, Min, Sum, Mean, comparisons, logic, bits, PRelu, Where */    \
     X(arrange)        /* Transpose, Concat, Split, Expand, Tile, DepthToSpace, SpaceToDepth */               \
     X(cast)           /* Cast, CastLike, BitCast */                                                          \
+    X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
+    X(control)        /* If, Loop, Scan */                                                                   \
     X(conv)           /* Conv; FusedConv */                                                                  \
     X(conv_transpose) /* ConvTranspose, Col2Im */                                                            \
     X(deform)         /* DeformConv, CausalConvWithState */                                                  \
+    X(det)            /* Det; Inverse */                                                                     \
     X(elementwise)    /* functions of one tensor, Clip, IsNaN, IsInf, Not */                                 \
     X(gather)         /* Gather, GatherElements, GatherND */                                                 \
     X(generate)       /* Range, EyeLike, Trilu, ReverseSequence */                                           \
+    X(gridsample)     /* GridSample, AffineGrid */                                                           \
     X(layernorm)      /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                \
     X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                               \
     X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
+    X(nms)            /* NonMaxSuppression */                                                                \
     X(norm) /* BatchNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, … */   \
     X(pad)  /* Pad, CenterCropPad */                                                                         \
     X(pool) /* MaxPool, AveragePool, LpPool, Global…, MaxUnpool; QLinearAveragePool,                       \
@@ -32,12 +35,15 @@
     X(reduce)   /* the ten Reduce operators */                                                               \
     X(reshape)  /* Reshape, Flatten, Squeeze, Unsqueeze */                                                   \
     X(resize)   /* Resize, Upsample */                                                                       \
+    X(rnn)      /* RNN, GRU, LSTM */                                                                         \
     X(roi)      /* RoiAlign, MaxRoiPool */                                                                   \
     X(scatter)  /* Scatter, ScatterElements, ScatterND, TensorScatter */                                     \
     X(select)   /* Compress, NonZero, Unique, OneHot */                                                      \
     X(sequence) /* Sequence…, ConcatFromSequence, SplitToSequence, Optional… */                          \
+    X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                                    \
     X(slice)    /* Slice */                                                                                  \
-    X(softmax)  /* Softmax, LogSoftmax; QLinearSoftmax */
+    X(softmax)  /* Softmax, LogSoftmax; QLinearSoftmax */                                                    \
+    X(training) /* Adagrad, Adam, Momentum */
 
 #define X(name) extern const op_table ops_##name;
 OP_TABLES(X)
