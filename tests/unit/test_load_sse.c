@@ -44,6 +44,7 @@ static void test_streams(void **state) {
          "<a>"},
         {": ping\n\n: ping\ndata:  two\n\n", "< two>"},
         {"event: x\nid: 1\nretry: 5\ndata: a\ndata: b\n\n", "<a\nb>"},
+        {"data: a\r\ndata: b\r\n\r\n", "<a\nb>"},
         {"data\n\n", "<>"},
         {"data: a\n\n\n\n", "<a>"},
         {"", ""},

@@ -25,6 +25,8 @@ static void test_percentiles(void **state) {
     assert_true(load_percentile(v, 1, 50) == 1);
     assert_true(load_percentile(v, 2, 50) == 1);
     assert_true(load_percentile(v, 3, 0.001) == 1);
+    assert_true(load_percentile(v, 11, 90) == 10 &&
+                load_percentile(v, 3, 50) == 2); /* ranks are rounded up */
     load_samples s = {0};
     for (size_t i = 0; i < 1000; i++) load_samples_add(&s, (double)((i * 617) % 1000));
     load_quantiles q = load_samples_quantiles(&s);
