@@ -18,7 +18,7 @@
 
 struct load_exchange {
     load_http *h;
-    load_exchange *next, *prev; /* of all that are open */
+    load_exchange *next, *prev; /* of all that are open, oldest first */
     load_call call;             /* url, key and body are owned copies */
     CURL *curl;
     struct curl_slist *headers;
@@ -33,7 +33,7 @@ struct load_http {
     struct event *curl_timer, *user_timer, *kick;
     void (*timer_fn)(void *user);
     void *timer_user;
-    load_exchange *open;
+    load_exchange *open, *newest;
     int inside;
     bool has_changes; /* an exchange waits to be added or removed */
     bool stopped;
@@ -132,6 +132,7 @@ static void exchange_free(load_exchange *x) {
     if (x->prev) x->prev->next = x->next;
     if (x->next) x->next->prev = x->prev;
     if (x->h->open == x) x->h->open = x->next;
+    if (x->h->newest == x) x->h->newest = x->prev;
     mem_free((char *)x->call.url);
     mem_free((char *)x->call.body);
     mem_free((char *)x->call.key);
@@ -292,9 +293,13 @@ status load_http_start(load_http *h, const load_call *call, load_exchange **out,
     x->call.url = mem_strdup(call->url);
     x->call.key = call->key ? mem_strdup(call->key) : NULL;
     x->call.body = call->body ? mem_strndup(call->body, call->body_len) : NULL;
-    x->next = h->open;
-    if (x->next) x->next->prev = x;
-    h->open = x;
+    x->prev = h->newest;
+    if (x->prev) {
+        x->prev->next = x;
+    } else {
+        h->open = x;
+    }
+    h->newest = x;
     if (!x->call.url || (call->key && !x->call.key) || (call->body && !x->call.body) || !set_up(x)) {
         exchange_free(x);
         return error_no_memory(err, "exchange", call->body_len);
