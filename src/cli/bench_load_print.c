@@ -146,7 +146,7 @@ static void conditions_json(json_out *j, const load_request_options *o) {
     json_out_cstr(j, "mode", mode_name(o->mode));
     if (o->mode == LOAD_CLOSED) json_out_uint(j, "concurrency", o->concurrency);
     if (o->rate > 0) json_out_double(j, "rate", o->rate);
-    if (o->requests > 0) json_out_uint(j, "requests", o->requests);
+    if (o->requests > 0) json_out_uint(j, o->duration > 0 ? "requests_max" : "requests", o->requests);
     if (o->duration > 0) json_out_double(j, "duration_s", o->duration);
     json_out_uint(j, "rounds", o->find_knee ? 1 : o->rounds);
     lengths_json(j, o);
@@ -213,6 +213,10 @@ static void add_range(str *to, load_range r) {
 static void add_conditions(str *to, const load_request_options *o) {
     if (o->mode == LOAD_STALL) {
         str_fmt(to, "a prompt of %u tokens alone, then beside a chat that decodes", o->prompt_tokens.hi);
+    } else if (o->duration > 0) {
+        str_fmt(to, "for %g s %s", o->duration, o->trace ? o->trace : "");
+        if (o->mode == LOAD_CLOSED) str_fmt(to, "%llu at once", (unsigned long long)o->concurrency);
+        if (o->mode == LOAD_OPEN) str_fmt(to, "%g requests a second", o->rate);
     } else if (o->mode == LOAD_CLOSED) {
         str_fmt(to, "%llu requests, %llu at once", (unsigned long long)o->requests,
                 (unsigned long long)o->concurrency);
