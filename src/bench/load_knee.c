@@ -7,7 +7,7 @@ double load_knee_next(const load_knee *k) {
     if (k->n == 0) return k->first;
     if (k->n == LOAD_KNEE_STEPS) return 0;
     if (k->fails == 0) return k->holds * 2;
-    if (k->holds == 0) return k->fails / 2 < k->first / 1000 ? 0 : k->fails / 2;
+    if (k->holds == 0) return k->fails / 2 < k->first / 16 ? 0 : k->fails / 2;
     return k->fails / k->holds <= LOAD_KNEE_RATIO ? 0 : sqrt(k->fails * k->holds);
 }
 

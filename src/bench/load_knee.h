@@ -29,7 +29,7 @@ typedef struct load_knee {
     size_t n;
 } load_knee;
 
-/* The rate to measure next; 0 when `holds` is the answer (0: not even a thousandth of `first` holds). */
+/* The rate to measure next; 0 when `holds` is the answer (0: not even a sixteenth of `first` holds). */
 double load_knee_next(const load_knee *k);
 void load_knee_take(load_knee *k, const load_knee_step *step);
 

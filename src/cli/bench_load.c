@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { KNEE_SECONDS = 20 };
+
 /* Which options stood on the command line: a scenario sets the others. */
 typedef struct given_options {
     bool concurrency, requests, rate, shared_prefix, rounds, seed, time_scale, length_scale, duration;
@@ -48,7 +50,6 @@ static bool apply_scenario(load_request_options *o, const given_options *g) {
         preset_u(&o->rounds, g->rounds, 3);
     } else if (strcmp(o->scenario, "trace") == 0) {
         preset_z(&o->slo_text, "ttft=2s,tpot=100ms");
-        preset_u(&o->requests, g->requests, 64);
         if (!g->length_scale) o->length_scale = 0.25;
         o->find_knee = true;
     } else {
@@ -77,22 +78,22 @@ static const wrong *find_wrong(const load_request_options *o, const given_option
                                 "two"},
                        no_slo = {"--slo", "an objective, for --find-knee", "none"},
                        no_rate = {"--rate", "a first rate or --trace, for --find-knee", "neither"},
-                       trace_rate = {"--rate", "none beside --trace, except for --find-knee", "one"},
                        scales = {"--time-scale", "--trace beside it and --length-scale", "none"},
                        prompts = {"--prompts",
                                   "no --trace, --shared-prefix, --completions or --scenario stall "
                                   "beside it",
                                   "one"},
                        knee_stall = {"--find-knee", "a load, not --scenario stall", "both"},
-                       knee_duration = {"--duration", "none beside --find-knee", "one"};
+                       knee_requests = {"--requests",
+                                        "--duration instead, for --find-knee: the time at each rate",
+                                        "requests"};
     if (o->peer && o->urls[1]) return &both_peers;
     if (o->scenario && strcmp(o->scenario, "trace") == 0 && !o->trace) return &no_trace;
     if (too_many_modes(o, g)) return &modes;
     if (o->find_knee && o->mode == LOAD_STALL) return &knee_stall;
-    if (o->find_knee && o->duration > 0) return &knee_duration;
+    if (o->find_knee && g->requests && !o->trace) return &knee_requests;
     if (o->find_knee && !o->slo_text) return &no_slo;
     if (o->find_knee && o->rate <= 0 && !o->trace) return &no_rate;
-    if (o->trace && o->rate > 0 && !o->find_knee) return &trace_rate;
     if ((g->time_scale || g->length_scale) && !o->trace) return &scales;
     if (o->prompts && (o->trace || o->shared_prefix || o->completions || o->mode == LOAD_STALL))
         return &prompts;
@@ -116,6 +117,7 @@ static void settle_mode(load_request_options *o, const given_options *g) {
     if (!g->seed) o->seed = ((uint64_t)clock_unix() << 20 ^ (uint64_t)getpid()) % 1000000007;
     if (o->mode == LOAD_STALL) return;
     o->mode = o->trace ? LOAD_TRACE : o->rate > 0 ? LOAD_OPEN : LOAD_CLOSED;
+    if (o->find_knee && o->duration == 0) o->duration = KNEE_SECONDS;
     /* With a duration the number of requests is only a bound. */
     if (o->duration > 0 && !g->requests) o->requests = o->trace ? 0 : 100000;
     if (o->trace && !g->requests && !o->scenario) o->requests = 0;
@@ -295,7 +297,8 @@ int cmd_bench_load(int argc, char **argv) {
          .min = 1e-3,
          .max = most,
          .given = &g.duration,
-         .help = "sends nothing more after so many seconds"},
+         .help = "sends nothing more after so many seconds; with --find-knee the time at each rate (default: "
+                 "20)"},
         {.name = "rounds",
          .kind = ARG_UINT,
          .target = &o.rounds,

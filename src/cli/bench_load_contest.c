@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { KNEE_REQUESTS_MIN = 12 };
 static const double PEER_PATIENCE_SECONDS = 120;
 
 typedef struct contest {
@@ -38,19 +39,20 @@ static void show_progress(void *user, size_t ended, size_t of) {
 
 /* ---- plans ------------------------------------------------------------------------------------------ */
 
-/* The requests of a round at a rate (0: the trace's own, or a closed loop). */
-static status make_plan(const contest *c, double rate, uint64_t round, load_plan *out, error *err) {
+/* `n` requests of a round at a rate (0: the trace's own, or a closed loop). */
+static status make_plan(const contest *c, size_t n, double rate, uint64_t round, load_plan *out, error *err) {
     const load_request_options *o = c->o;
     if (!o->trace) {
-        return load_plan_make(out, (size_t)o->requests, rate, o->prompt_tokens, o->output_tokens,
-                              o->seed + round, err);
+        return load_plan_make(out, n, rate, o->prompt_tokens, o->output_tokens, o->seed + round, err);
     }
     *out = (load_plan){0};
-    load_request *items = mem_alloc((c->plan.n ? c->plan.n : 1) * sizeof *items);
-    if (!items) return error_no_memory(err, "requests", c->plan.n * sizeof *items);
-    memcpy(items, c->plan.items, c->plan.n * sizeof *items);
-    *out = (load_plan){items, c->plan.n};
-    if (rate > 0) load_plan_scale(out, load_plan_rate(out) / rate, 1);
+    if (n > c->plan.n) n = c->plan.n;
+    load_request *items = mem_alloc((n ? n : 1) * sizeof *items);
+    if (!items) return error_no_memory(err, "requests", n * sizeof *items);
+    memcpy(items, c->plan.items, n * sizeof *items);
+    *out = (load_plan){items, n};
+    const double own = load_plan_rate(out);
+    if (rate > 0 && own > 0) load_plan_scale(out, own / rate, 1);
     return CHURON_OK;
 }
 
@@ -80,7 +82,7 @@ static status run_round(contest *c, size_t which, uint64_t round, error *err) {
     load_score *score = &c->out->scores[which];
     load_plan plan;
     load_records records = {0};
-    TRY(make_plan(c, o->rate, round, &plan, err));
+    TRY(make_plan(c, c->plan.n, o->rate, round, &plan, err));
     snprintf(c->label, sizeof c->label, "%.50s, round %u", score->target.base, (unsigned)round + 1);
     const load_run_options run = {.plan = &plan,
                                   .concurrency = o->mode == LOAD_CLOSED ? (size_t)o->concurrency : 0,
@@ -130,7 +132,12 @@ static status knee_step(contest *c, load_score *score, double rate, error *err) 
     load_records records = {0};
     load_figures f;
     bool gave_up = false;
-    TRY(make_plan(c, rate, round, &plan, err));
+    /* As many requests as fill the time at this rate: a burst that is over before a queue can grow proves
+     * nothing. */
+    const double fill = ceil(rate * o->duration);
+    const size_t most = o->trace ? c->plan.n : LOAD_REQUESTS_MAX;
+    const size_t n = fill < KNEE_REQUESTS_MIN ? KNEE_REQUESTS_MIN : fill > (double)most ? most : (size_t)fill;
+    TRY(make_plan(c, n, rate, round, &plan, err));
     snprintf(c->label, sizeof c->label, "%.50s at %.3g requests/s", score->target.base, rate);
     const load_run_options run = {.plan = &plan,
                                   .shared_prefix = (uint32_t)o->shared_prefix,
@@ -184,10 +191,10 @@ static status run_knees(contest *c, error *err) {
 static status read_plan(contest *c, error *err) {
     const load_request_options *o = c->o;
     if (o->mode == LOAD_STALL) return CHURON_OK;
-    if (!o->trace) return make_plan(c, o->rate, 0, &c->plan, err);
+    if (!o->trace) return make_plan(c, o->find_knee ? 1 : (size_t)o->requests, o->rate, 0, &c->plan, err);
     TRY(load_trace_read(&c->plan, o->trace, (size_t)o->requests, err));
     load_plan_scale(&c->plan, o->time_scale, o->length_scale);
-    if (o->find_knee && load_plan_rate(&c->plan) <= 0) {
+    if ((o->find_knee || o->rate > 0) && load_plan_rate(&c->plan) <= 0) {
         return error_set(
             err, CHURON_INVALID,
             "%s: field TIMESTAMP: expected some time between the first request and the last, got none",

@@ -213,6 +213,9 @@ static void add_range(str *to, load_range r) {
 static void add_conditions(str *to, const load_request_options *o) {
     if (o->mode == LOAD_STALL) {
         str_fmt(to, "a prompt of %u tokens alone, then beside a chat that decodes", o->prompt_tokens.hi);
+    } else if (o->find_knee) {
+        str_fmt(to, "%g s at each rate", o->duration);
+        if (o->trace) str_fmt(to, ", %s, lengths × %g", o->trace, o->length_scale);
     } else if (o->duration > 0) {
         str_fmt(to, "for %g s %s", o->duration, o->trace ? o->trace : "");
         if (o->mode == LOAD_CLOSED) str_fmt(to, "%llu at once", (unsigned long long)o->concurrency);
@@ -222,8 +225,6 @@ static void add_conditions(str *to, const load_request_options *o) {
                 (unsigned long long)o->concurrency);
     } else if (o->trace) {
         str_fmt(to, "%s, times × %g, lengths × %g", o->trace, o->time_scale, o->length_scale);
-    } else if (o->find_knee) {
-        str_fmt(to, "%llu requests at each rate", (unsigned long long)o->requests);
     } else {
         str_fmt(to, "%llu requests, %g a second", (unsigned long long)o->requests, o->rate);
     }

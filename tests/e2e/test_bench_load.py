@@ -132,7 +132,9 @@ def test_trace_and_knee(server, load, tmp_path):
     assert done.returncode == 0, done.stderr
     t = json.loads(done.stdout)["targets"][0]
     assert t["completed"] == 20 and t["wall_s"] >= 0.475
-    done = load(server.url, *flags, "--find-knee", "--slo", "e2e=5ms", "--requests", "10")
+    done = load(server.url, *flags, "--rate", "10")
+    assert json.loads(done.stdout)["targets"][0]["wall_s"] >= 1.9
+    done = load(server.url, *flags, "--find-knee", "--slo", "e2e=5ms", "--duration", "0.5")
     assert done.returncode == 0, done.stderr
     knee = json.loads(done.stdout)["targets"][0]["knee"]
     rates = [s["rate"] for s in knee["steps"]]
@@ -181,7 +183,7 @@ def test_overload_is_counted_apart(churon, tiny, load):
     (("--concurrency", "0"), "--concurrency"), (("--rate", "0"), "--rate"), (("--rate", "nan"), "--rate"),
     (("--rate", "1", "--concurrency", "2"), "--rate"), (("--prompt-tokens", "9-5"), "--prompt-tokens"),
     (("--output-tokens", "0"), "--output-tokens"), (("--slo", "ttft=5"), "--slo"), (("--find-knee",), "--slo"),
-    (("--find-knee", "--slo", "ttft=1s"), "--rate"), (("--scenario", "chat17"), "--scenario"),
+    (("--find-knee", "--slo", "ttft=1s"), "--rate"), (("--find-knee", "--slo", "ttft=1s", "--rate", "1", "--requests", "5"), "--requests"), (("--scenario", "chat17"), "--scenario"),
     (("--scenario", "trace"), "--trace"), (("--vs", "nowhere"), "--vs"), (("--time-scale", "2"), "--time-scale"),
     (("--peer", "x {port}", "--vs", "http://127.0.0.1:1"), "--peer"), (("extra",), "arguments"), (("--vsx", "1"), "--vsx"),
 ])
@@ -448,7 +450,7 @@ def test_pictures(server, load, tmp_path, top):
     done = load(server.url, "--scenario", "stall", "--prompt-tokens", "1000", "--rounds", "1", "--records", str(records))
     assert done.returncode == 0, done.stderr
     assert "ours & <theirs>: longest gap" in plot("stall", records)
-    done = load(server.url, "--rate", "20", "--requests", "8", "--output-tokens", "4", "--find-knee", "--slo", "e2e=60ms", "--json")
+    done = load(server.url, "--rate", "20", "--duration", "0.4", "--output-tokens", "4", "--find-knee", "--slo", "e2e=60ms", "--json")
     assert done.returncode == 0, done.stderr
     result = tmp_path / "r.json"
     result.write_text(done.stdout)
