@@ -314,10 +314,7 @@ static status run_pair(op_run *r, error *err) {
     tensor *out;
     if (s->op == BINARY_DIV || s->op == BINARY_MOD || s->op == BINARY_FMOD) TRY(refuse_zero(r, b, err));
     TRY(run_out(r, 0, &out, err));
-    if (s->swap)
-        binary_run(r, s->op, b, a, out, SIZE_MAX);
-    else
-        binary_run(r, s->op, a, b, out, s->limited ? limited_axis(s, a->rank, b->rank) : SIZE_MAX);
+    binary_run(r, s->op, a, b, out, s->limited ? limited_axis(s, a->rank, b->rank) : SIZE_MAX, s->swap);
     return CHURON_OK;
 }
 
@@ -332,7 +329,8 @@ static status run_prelu(op_run *r, error *err) {
         flat.rank = slope->count == 1 ? 0 : 1;
         flat.dims[0] = (int64_t)slope->count;
     }
-    binary_run(r, BINARY_PRELU, x, &flat, out, s->limited ? (x->rank > 1 && flat.rank == 1) : SIZE_MAX);
+    binary_run(r, BINARY_PRELU, x, &flat, out, s->limited ? (x->rank > 1 && flat.rank == 1) : SIZE_MAX,
+               false);
     return CHURON_OK;
 }
 
@@ -430,9 +428,10 @@ static status run_variadic(op_run *r, error *err) {
         TRY(run_scratch(r, tensor_bytes(out), &kept.data, err));
         memcpy(kept.data, out->data, tensor_bytes(out));
     }
-    binary_run(r, s->op, run_in(r, 0), run_in(r, 1), out, SIZE_MAX);
+    binary_run(r, s->op, run_in(r, 0), run_in(r, 1), out, SIZE_MAX, false);
     for (size_t k = 2; k < n; k++)
-        binary_run(r, s->op, out, run_in(r, k)->data == out->data ? &kept : run_in(r, k), out, SIZE_MAX);
+        binary_run(r, s->op, out, run_in(r, k)->data == out->data ? &kept : run_in(r, k), out, SIZE_MAX,
+                   false);
     if (s->mean) {
         divide_job j = {out, (double)n};
         run_parallel(r, out->count, (double)out->count, divide_range, &j);

@@ -267,6 +267,7 @@ void binary_apply(binary_op op, elem type, const void *a, const void *b, void *o
 typedef struct job {
     broadcast plan;
     binary_op op;
+    bool swap;
     elem type;
     const char *a, *b;
     char *out;
@@ -279,6 +280,12 @@ static void run_part(void *ctx, size_t at, const size_t *in, size_t n) {
     char *out = j->out + at * j->out_size;
     size_t last = j->plan.rank - 1;
     bool a_one = j->plan.strides[0][last] == 0, b_one = j->plan.strides[1][last] == 0;
+    if (j->swap) {
+        const char *first = a;
+        bool first_one = a_one;
+        a = b, b = first;
+        a_one = b_one, b_one = first_one;
+    }
     if (n == 1 || (a_one && b_one)) {
         binary_apply(j->op, j->type, a, b, out, 1, BINARY_BOTH);
         move_fill(out, out, n, j->out_size);
@@ -299,8 +306,10 @@ static double cost(binary_op op, elem type) {
     return is_half(type) ? 2 : 0.3;
 }
 
-void binary_run(op_run *r, binary_op op, const tensor *a, const tensor *b, tensor *out, size_t axis) {
+void binary_run(op_run *r, binary_op op, const tensor *a, const tensor *b, tensor *out, size_t axis,
+                bool swap) {
     job j = {.op = op,
+             .swap = swap,
              .type = a->type,
              .a = a->data,
              .b = b->data,

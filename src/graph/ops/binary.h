@@ -41,7 +41,9 @@ binary_loop binary_find(binary_op op, elem type);
 void binary_apply(binary_op op, elem type, const void *a, const void *b, void *out, size_t n,
                   binary_form form);
 bool binary_known(binary_op op, elem type);
-/* out = op(a, b) with broadcasting; axis SIZE_MAX, or where b's first dimension lies (operator sets < 7). */
-void binary_run(op_run *r, binary_op op, const tensor *a, const tensor *b, tensor *out, size_t axis);
+/* out = op(a, b), or op(b, a) if `swap`, with broadcasting; axis SIZE_MAX, or where b's first dimension lies
+ * in a's (operator sets before 7). */
+void binary_run(op_run *r, binary_op op, const tensor *a, const tensor *b, tensor *out, size_t axis,
+                bool swap);
 
 #endif

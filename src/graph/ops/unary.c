@@ -62,7 +62,7 @@ static double mish_value_f64(double x) {
     LOOP(elu_##s, T, x < 0 ? a * F(expm1)(x) : x)                                                            \
     LOOP(selu_##s, T, b *(x > 0 ? x : a * F(expm1)(x)))                                                      \
     LOOP(celu_##s, T, x < 0 ? a * F(expm1)(x / a) : x)                                                       \
-    LOOP(thresholded_relu_##s, T, x > a || x != x ? x : 0)                                                   \
+    LOOP(thresholded_relu_##s, T, x > a ? x : 0)                                                   \
     LOOP(hard_sigmoid_##s, T, (a * x + b < 0 ? 0 : a * x + b > 1 ? 1 : a * x + b))                           \
     LOOP(hard_swish_##s, T, x *(x < -3 ? 0 : x > 3 ? 1 : x * (T)(1.0 / 6) + (T)0.5))                         \
     LOOP(mish_##s, T, mish_value_##s(x))                                                                     \
