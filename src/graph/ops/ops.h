@@ -9,6 +9,7 @@
 #define OP_TABLES(X)                                                                                         \
     X(arithmetic)     /* Add … Pow, Mod, Max, Min, Sum, Mean, comparisons, logic, bits, PRelu, Where */    \
     X(arrange)        /* Transpose, Concat, Split, Expand, Tile, DepthToSpace, SpaceToDepth */               \
+    X(attention)      /* Attention, FlexAttention */                                                         \
     X(cast)           /* Cast, CastLike, BitCast */                                                          \
     X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
     X(control)        /* If, Loop, Scan */                                                                   \
@@ -37,6 +38,7 @@
     X(resize)   /* Resize, Upsample */                                                                       \
     X(rnn)      /* RNN, GRU, LSTM */                                                                         \
     X(roi)      /* RoiAlign, MaxRoiPool */                                                                   \
+    X(rotary)   /* RotaryEmbedding, LinearAttention */                                                       \
     X(scatter)  /* Scatter, ScatterElements, ScatterND, TensorScatter */                                     \
     X(select)   /* Compress, NonZero, Unique, OneHot */                                                      \
     X(sequence) /* Sequence…, ConcatFromSequence, SplitToSequence, Optional… */                          \
