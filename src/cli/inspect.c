@@ -422,6 +422,7 @@ cleanup:
 }
 
 int cmd_inspect(int argc, char **argv) {
+    if (graph_is_asked(argc, argv)) return graph_cmd_inspect(argc, argv);
     uint64_t ctx = 0;
     const char *kv_text = NULL;
     kv_type type = KV_F16;

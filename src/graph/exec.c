@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "graph/cost.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -362,16 +363,24 @@ static status compute(op_run *r, error *err) {
     return d->run(r, err);
 }
 
-static void tell(op_run *r, double started) {
+enum { TOLD = 16 };
+
+static size_t told_values(const exec_frame *f, const int32_t *slots, size_t n, const value **out) {
+    if (n > TOLD) n = TOLD;
+    for (size_t i = 0; i < n; i++) out[i] = slots[i] == IR_NO_SLOT ? NULL : &f->slots[slots[i]];
+    return n;
+}
+
+static void tell(const op_run *r, double started) {
     const graph_run_options *o = r->x->options;
     double seconds = clock_seconds() - started;
-    value few[8];
-    size_t n = r->step->n_out < 8 ? r->step->n_out : 8;
-    for (size_t i = 0; i < n; i++) {
-        int32_t slot = out_slot(r, i);
-        few[i] = slot == IR_NO_SLOT ? (value){.kind = VALUE_NONE} : r->frame->slots[slot];
-    }
-    o->on_node(o->user, r->node->name, r->node->op, seconds, few, n);
+    const value *in[TOLD], *out[TOLD];
+    graph_event e = {
+        .name = r->node->name, .op = r->node->op, .seconds = seconds, .inputs = in, .outputs = out};
+    e.n_inputs = told_values(r->frame, r->step->in, r->step->n_in, in);
+    e.n_outputs = told_values(r->frame, r->step->out, r->step->n_out, out);
+    e.operations = cost_operations(&e);
+    o->on_node(o->user, &e);
 }
 
 static status run_step(exec *x, const exec_step *step, exec_frame *f, error *err) {
@@ -397,6 +406,7 @@ static status run_step(exec *x, const exec_step *step, exec_frame *f, error *err
 status exec_graph(exec *x, const ir_graph *g, error *err) {
     exec_frame *f = &x->frames[g->number];
     for (size_t i = 0; i < g->n_nodes; i++) {
+        if (exec_step_is_constant(&g->steps[i])) continue;
         status st = run_step(x, &g->steps[i], f, err);
         if (st != CHURON_OK) {
             exec_clear(x, g);

@@ -47,6 +47,8 @@ struct op_run {
     bool inferred;
 };
 
+/* All its outputs are constants that were computed when the graph was loaded: it does not run. */
+bool exec_step_is_constant(const exec_step *s);
 /* Steps of every graph: slots, last uses. After the last change to the program. */
 MUST_USE status exec_plan(ir_program *p, error *err);
 MUST_USE status exec_init(exec *x, ir_program *p, size_t threads, uint64_t limit, error *err);

@@ -114,6 +114,58 @@ graph_port graph_output(const graph *g, size_t i) {
     return (graph_port){.name = g->program.main->outputs[i]->name, .type = &g->output_types[i]};
 }
 
+/* Bytes of a value as far as its shape is known; dimensions that are not count as 1. */
+static uint64_t inferred_bytes(const ir_value *v, bool *known) {
+    if (v->type.kind != ONNX_TENSOR || !v->has_rank) {
+        *known = false;
+        return 0;
+    }
+    uint64_t bytes = elem_describe(v->type.type)->bytes;
+    for (size_t i = 0; i < v->rank; i++) {
+        if (!dim_known(v->dims[i])) *known = false;
+        uint64_t d = dim_known(v->dims[i]) ? (uint64_t)v->dims[i] : 1;
+        bytes = d && bytes > (UINT64_MAX >> 8) / d ? UINT64_MAX >> 8 : bytes * d;
+    }
+    return bytes;
+}
+
+graph_summary graph_describe(const graph *g) {
+    const ir_program *p = &g->program;
+    graph_summary sum = {.activations_known = true};
+    for (size_t i = 0; i < p->n_graphs; i++) {
+        const ir_graph *ig = p->graphs[i];
+        for (size_t k = 0; k < ig->n_nodes; k++) sum.n_nodes += !exec_step_is_constant(&ig->steps[k]);
+        for (size_t k = 0; k < ig->n_values; k++) {
+            const ir_value *v = ig->values[k];
+            if (v->is_constant && v->readers) sum.constants += tensor_bytes(&v->constant);
+        }
+    }
+    const ir_graph *top = p->main;
+    uint64_t live = 0;
+    for (size_t i = 0; i < top->n_nodes; i++) {
+        const exec_step *s = &top->steps[i];
+        if (exec_step_is_constant(s)) continue;
+        bool shares = (s->node->def->flags & OP_VIEW) != 0;
+        for (size_t k = shares ? 1 : 0; k < s->n_out; k++) {
+            if (s->out[k] != IR_NO_SLOT)
+                live += inferred_bytes(top->values[s->out[k]], &sum.activations_known);
+        }
+        if (live > sum.activations) sum.activations = live;
+        for (size_t k = 0; k < s->n_frees; k++) {
+            const ir_value *v = top->values[s->frees[k]];
+            bool known = true;
+            uint64_t bytes =
+                v->producer && !(v->producer->def->flags & OP_VIEW) ? inferred_bytes(v, &known) : 0;
+            live -= bytes < live ? bytes : live;
+        }
+    }
+    return sum;
+}
+
+uint64_t graph_session_peak(const graph_session *s) {
+    return s->x.peak;
+}
+
 /* ---- inputs ----------------------------------------------------------------------------------------- */
 
 static status check_tensor(const char *name, const onnx_type *want, const tensor *t, error *err) {

@@ -37,15 +37,33 @@ size_t graph_n_outputs(const graph *g);
 graph_port graph_input(const graph *g, size_t i);
 graph_port graph_output(const graph *g, size_t i);
 
+typedef struct graph_summary {
+    size_t n_nodes;         /* that run, of bodies too */
+    size_t constants;       /* bytes of constants that the graph reads or made itself */
+    uint64_t activations;   /* most bytes of values at once, as far as shapes were inferred */
+    bool activations_known; /* false: some shape depends on an input or on data; counted with 1 */
+} graph_summary;
+graph_summary graph_describe(const graph *g);
+/* Most bytes that the newest run of a session held beside its inputs. */
+uint64_t graph_session_peak(const graph_session *s);
+
 MUST_USE status graph_session_create(graph_session **out, graph *g, error *err);
 void graph_session_free(graph_session *s);
+
+/* A node that has just run. Values are borrowed until the call returns; NULL where absent. */
+typedef struct graph_event {
+    const char *name, *op;
+    double seconds;
+    double operations; /* multiplications and additions of matrix products and convolutions; else 0 */
+    const value *const *inputs, *const *outputs;
+    size_t n_inputs, n_outputs;
+} graph_event;
 
 typedef struct graph_run_options {
     double deadline;    /* clock_seconds(); 0: none */
     const bool *wanted; /* [n_outputs]; NULL: all */
-    /* Optional: called after each node with its outputs (verify --nodes, bench's slowest nodes). */
-    void (*on_node)(void *user, const char *name, const char *op, double seconds, const value *outputs,
-                    size_t n);
+    /* Optional: called after each node, of bodies too (verify --nodes, bench's slowest nodes). */
+    void (*on_node)(void *user, const graph_event *e);
     void *user;
 } graph_run_options;
 

@@ -37,8 +37,9 @@ struct ir_value {
     op_node *producer; /* NULL: input, constant or capture */
     ir_graph *graph;
     uint32_t slot;
-    bool is_output; /* of its graph */
-    bool poisoned;  /* its node has a fault: nothing is said about what follows from it */
+    uint32_t readers; /* nodes that read it, once the graph is planned */
+    bool is_output;   /* of its graph */
+    bool poisoned;    /* its node has a fault: nothing is said about what follows from it */
 };
 
 typedef struct ir_attr {

@@ -50,7 +50,10 @@ static status plan_step(exec_step *s, const op_node *n, uses *u, size_t index, e
     s->out = arena_array(memory, n->n_outputs, sizeof *s->out);
     s->frees = arena_array(memory, n_reads + n->n_outputs, sizeof *s->frees);
     if (!s->in || !s->out || !s->frees) return ir_no_memory(err);
-    for (size_t k = 0; k < n->n_inputs; k++) s->in[k] = slot_of(n->inputs[k]);
+    for (size_t k = 0; k < n->n_inputs; k++) {
+        s->in[k] = slot_of(n->inputs[k]);
+        if (n->inputs[k]) n->inputs[k]->readers++;
+    }
     for (size_t k = 0; k < n->n_outputs; k++) s->out[k] = slot_of(n->outputs[k]);
     for (size_t k = 0; k < n->n_inputs; k++) {
         const ir_value *v = n->inputs[k];
@@ -71,6 +74,15 @@ static status plan_step(exec_step *s, const op_node *n, uses *u, size_t index, e
     return CHURON_OK;
 }
 
+bool exec_step_is_constant(const exec_step *s) {
+    for (size_t i = 0; i < s->n_out; i++) {
+        const ir_value *v = s->node->outputs[i];
+        if (v && !v->is_constant) return false;
+    }
+    return s->n_out > 0;
+}
+
+/* Nodes whose outputs are all constants were computed: they do not run. */
 static status plan_graph(ir_graph *g, error *err) {
     g->steps = arena_array(&g->program->memory, g->n_nodes, sizeof *g->steps);
     uses u = {.last = mem_alloc((g->n_values + 1) * sizeof *u.last)};

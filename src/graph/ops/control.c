@@ -34,7 +34,9 @@ status control_out_stacked(op_shapes *s, size_t i, const ir_value *v, size_t axi
     return shapes_out(s, i, v->rank + 1, dims, err);
 }
 
+/* An optional state may come back as what it held: values do not tell the difference. */
 static bool same_types(const onnx_type *a, const onnx_type *b) {
+    if (a->kind == ONNX_OPTIONAL && b->kind != ONNX_OPTIONAL && a->of) return same_types(a->of, b);
     if (a->kind != b->kind || a->type != b->type) return false;
     return !a->of || !b->of || same_types(a->of, b->of);
 }
@@ -94,6 +96,7 @@ status control_infer_states(op_shapes *s, size_t body, ir_value *formal, size_t 
     for (size_t i = 0; i < n_states && st == CHURON_OK; i++) {
         ir_value *v = &formal[first_state + i];
         v->graph = n->graph;
+        v->type = g->outputs[first_output + i]->type;
         if (v->has_rank) st = ir_value_set_shape(v, v->rank, v->dims, err);
     }
     mem_free(pointers);

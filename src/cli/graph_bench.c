@@ -1,0 +1,340 @@
+/* graph_bench.c: `churon bench MODEL.onnx`: how long a run takes, what fraction of the processor's peak that
+ * is, and which nodes take the time. */
+#include "cli/graph_cli.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "bench/stats.h"
+#include "kernel/peak.h"
+#include "registry/store.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOWEST = 5, MOST_REPS = 100000 };
+
+typedef struct node_time {
+    const char *name, *op;
+    double seconds, operations;
+    size_t runs;
+} node_time;
+
+typedef struct graph_bench {
+    arg_common common;
+    const char *model;
+    arg_list shapes;
+    uint64_t batch, reps;
+    double seconds; /* to spend on measuring */
+    graph *g;
+    graph_session *session;
+    value *inputs, *outputs;
+    double *times;
+    size_t n_times;
+    node_time *nodes; /* in the order of a run */
+    size_t n_nodes, cap_nodes, at;
+    bool failed;
+    double load_s, operations, peak; /* of a run; a second */
+} graph_bench;
+
+/* ---- inputs ----------------------------------------------------------------------------------------- */
+
+/* The --shape for this input: "NAME=1x3x224x224". */
+static status given_shape(const graph_bench *b, const char *name, int64_t *dims, size_t *rank, bool *given,
+                          error *err) {
+    *given = false;
+    for (size_t i = 0; i < b->shapes.n; i++) {
+        const char *text = b->shapes.items[i], *equals = strrchr(text, '=');
+        if (!equals)
+            return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224, got '%.80s'",
+                             text);
+        if (strlen(name) != (size_t)(equals - text) || memcmp(name, text, strlen(name)) != 0) continue;
+        *rank = 0;
+        *given = true;
+        for (const char *p = equals + 1; *p;) {
+            char *end;
+            long long d = strtoll(p, &end, 10);
+            if (end == p || d < 0 || *rank == TENSOR_MAX_RANK || (*end && *end != 'x')) {
+                return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224, got '%.80s'",
+                                 text);
+            }
+            dims[(*rank)++] = d;
+            p = *end ? end + 1 : end;
+        }
+    }
+    return CHURON_OK;
+}
+
+/* Floats in [0, 1) from a fixed seed; integers and booleans 1, which is a valid index almost everywhere. */
+static void fill(tensor *t, uint64_t *random) {
+    size_t bytes = elem_describe(t->type)->bytes;
+    for (size_t i = 0; i < t->count && t->type != ELEM_STRING; i++) {
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        double v = ELEM_BIT(t->type) & ELEMS_FLOAT ? (double)(*random >> 40) / (double)(1 << 24) : 1;
+        if (ELEM_BIT(t->type) & ELEMS_COMPLEX) {
+            memset((char *)t->data + i * bytes, 0, bytes);
+        } else {
+            elem_from_f64(t->type, &v, (char *)t->data + i * bytes, 1, true);
+        }
+    }
+}
+
+static status make_input(graph_bench *b, size_t i, uint64_t *random, error *err) {
+    graph_port p = graph_input(b->g, i);
+    int64_t dims[TENSOR_MAX_RANK];
+    size_t rank = 0;
+    bool given;
+    if (p.type->kind == ONNX_OPTIONAL) return CHURON_OK;
+    if (p.type->kind != ONNX_TENSOR) {
+        return error_set(err, CHURON_UNSUPPORTED, "input '%s': expected a tensor, got another kind of value",
+                         p.name);
+    }
+    TRY(given_shape(b, p.name, dims, &rank, &given, err));
+    if (!given && !p.type->has_shape) {
+        return error_set(err, CHURON_INVALID, "input '%s': its rank is not said: give --shape %s=…", p.name,
+                         p.name);
+    }
+    for (size_t k = 0; !given && k < p.type->rank; k++) {
+        int64_t said = p.type->dims[k].value;
+        dims[k] = said >= 0 ? said : k == 0 && b->batch ? (int64_t)b->batch : 1;
+        rank = k + 1;
+    }
+    tensor t;
+    TRY(tensor_alloc(&t, p.type->type, rank, dims, err));
+    fill(&t, random);
+    b->inputs[i] = value_of_tensor(t);
+    return CHURON_OK;
+}
+
+/* ---- measuring -------------------------------------------------------------------------------------- */
+
+static void on_node(void *user, const graph_event *e) {
+    graph_bench *b = user;
+    if (b->at == b->n_nodes) { /* the first run of this node */
+        if (b->n_nodes == b->cap_nodes) {
+            size_t cap = b->cap_nodes ? b->cap_nodes * 2 : 256;
+            node_time *more = mem_realloc(b->nodes, cap * sizeof *more);
+            b->failed = b->failed || !more;
+            if (!more) return;
+            b->nodes = more;
+            b->cap_nodes = cap;
+        }
+        b->nodes[b->n_nodes++] = (node_time){.name = e->name, .op = e->op};
+    }
+    node_time *n = &b->nodes[b->at++];
+    n->seconds += e->seconds;
+    n->operations = e->operations;
+    n->runs++;
+}
+
+static status run_once(graph_bench *b, const graph_run_options *o, double *seconds, error *err) {
+    double started = clock_seconds();
+    TRY(graph_run(b->session, b->inputs, b->outputs, o, err));
+    *seconds = clock_seconds() - started;
+    for (size_t i = 0; i < graph_n_outputs(b->g); i++) value_free(&b->outputs[i]);
+    return CHURON_OK;
+}
+
+static status measure(graph_bench *b, error *err) {
+    double seconds, spent = 0;
+    for (int i = 0; i < 3; i++) TRY(run_once(b, NULL, &seconds, err));
+    size_t reps = b->reps ? (size_t)b->reps : MOST_REPS;
+    b->times = mem_alloc(reps * sizeof *b->times);
+    if (!b->times) return error_no_memory(err, "times", reps * sizeof *b->times);
+    while (b->n_times < reps && (b->reps || spent < b->seconds || b->n_times < 5)) {
+        TRY(run_once(b, NULL, &b->times[b->n_times], err));
+        spent += b->times[b->n_times++];
+    }
+    /* Nodes apart: asking the clock twice a node would weigh on small graphs. */
+    graph_run_options o = {.on_node = on_node, .user = b};
+    for (size_t i = 0; i < 5 && i < b->n_times; i++) {
+        b->at = 0;
+        TRY(run_once(b, &o, &seconds, err));
+    }
+    for (size_t i = 0; i < b->n_nodes; i++) b->operations += b->nodes[i].operations;
+    return b->failed ? error_no_memory(err, "times", 0) : CHURON_OK;
+}
+
+typedef struct peak_job {
+    const peak_kernels *k;
+    size_t rounds;
+} peak_job;
+
+static void peak_part(void *ctx, const pool_member *me) {
+    (void)me;
+    const peak_job *j = ctx;
+    j->k->f32(j->rounds);
+}
+
+/* Operations a second of all threads; 0 where the instruction set has no such loop. */
+static status measure_peak(graph_bench *b, size_t threads, error *err) {
+    peak_job j = {.rounds = 1 << 16};
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const peak_kernels *k = peak_for((kernel_isa)isa);
+        if (k && k->f32) j.k = k;
+    }
+    if (!j.k) return CHURON_OK;
+    pool *p;
+    TRY(pool_create(&p, threads, err));
+    for (int i = 0; i < 40; i++) {
+        double started = clock_seconds();
+        pool_run(p, peak_part, &j);
+        double rate = (double)j.rounds * (double)j.k->f32_ops * (double)threads / (clock_seconds() - started);
+        if (rate > b->peak) b->peak = rate;
+    }
+    pool_free(p);
+    return CHURON_OK;
+}
+
+static int by_time(const void *a, const void *b) {
+    const node_time *x = a, *y = b;
+    double p = x->seconds / (double)(x->runs ? x->runs : 1), q = y->seconds / (double)(y->runs ? y->runs : 1);
+    return p < q ? 1 : p > q ? -1 : 0;
+}
+
+/* ---- report ----------------------------------------------------------------------------------------- */
+
+static double percentile(const double *sorted, size_t n, double p) {
+    size_t at = (size_t)(p * (double)(n - 1) + 0.5);
+    return sorted[at];
+}
+
+static double fraction(const graph_bench *b, double operations, double seconds) {
+    return b->peak > 0 && seconds > 0 ? operations / seconds / b->peak : 0;
+}
+
+static int print_report(graph_bench *b, size_t threads) {
+    double median = stats_median(b->times, b->n_times), p99 = percentile(b->times, b->n_times, 0.99), all = 0;
+    for (size_t i = 0; i < b->n_nodes; i++) all += b->nodes[i].seconds;
+    if (b->n_nodes) qsort(b->nodes, b->n_nodes, sizeof *b->nodes, by_time);
+    str out = {0};
+    json_out j = json_out_begin(&out);
+    if (b->common.json) {
+        json_out_object(&j, NULL);
+        json_out_array(&j, "rows");
+        json_out_object(&j, NULL);
+        json_out_cstr(&j, "test", "run");
+        json_out_uint(&j, "threads", threads);
+        json_out_double(&j, "ms_median", median * 1e3);
+        json_out_double(&j, "ms_p99", p99 * 1e3);
+        json_out_uint(&j, "runs", b->n_times);
+        json_out_double(&j, "load_s", b->load_s);
+        json_out_double(&j, "gflop", b->operations / 1e9);
+        json_out_double(&j, "peak_fraction", fraction(b, b->operations, median));
+        json_out_uint(&j, "peak_bytes", graph_session_peak(b->session));
+        json_out_array(&j, "slowest");
+    } else {
+        str_fmt(&out, "%.4f ms median, %.4f ms p99 of %zu runs, %zu threads; loaded in %.1f ms\n",
+                median * 1e3, p99 * 1e3, b->n_times, threads, b->load_s * 1e3);
+        str_fmt(&out, "%.3f Gflop in products and convolutions: %.0f %% of the FMA peak (%.0f Gflop/s)\n",
+                b->operations / 1e9, 100 * fraction(b, b->operations, median), b->peak / 1e9);
+    }
+    for (size_t i = 0; i < b->n_nodes && i < SLOWEST; i++) {
+        const node_time *n = &b->nodes[i];
+        double each = n->seconds / (double)n->runs, part = all > 0 ? n->seconds / all : 0;
+        if (b->common.json) {
+            json_out_object(&j, NULL);
+            json_out_cstr(&j, "name", n->name);
+            json_out_cstr(&j, "op", n->op);
+            json_out_double(&j, "ms", each * 1e3);
+            json_out_double(&j, "part", part);
+            json_out_double(&j, "peak_fraction", fraction(b, n->operations, each));
+            json_out_end_object(&j);
+        } else {
+            str_fmt(&out, "  %8.4f ms %5.1f %%  %s '%.80s'", each * 1e3, 100 * part, n->op, n->name);
+            if (n->operations > 0) str_fmt(&out, ", %.0f %% of peak", 100 * fraction(b, n->operations, each));
+            str_put(&out, '\n');
+        }
+    }
+    int code;
+    if (b->common.json) {
+        json_out_end_array(&j);
+        json_out_end_object(&j);
+        json_out_end_array(&j);
+        json_out_end_object(&j);
+        code = cli_print_json(&out);
+    } else {
+        (void)cli_write(str_cstr(&out), out.len);
+        code = cli_finish(EXIT_YES);
+    }
+    str_free(&out);
+    return code;
+}
+
+static int bench_graph(graph_bench *b) {
+    error err;
+    str path = {0};
+    size_t threads = b->common.threads ? (size_t)b->common.threads : pool_physical_cores();
+    graph_options o = {.threads = threads};
+    uint64_t random = 1;
+    int code = EXIT_NO;
+    double started;
+    status st;
+    TRY_GOTO(store_resolve(b->model, &path, &err));
+    started = clock_seconds();
+    TRY_GOTO(graph_open(&b->g, str_cstr(&path), &o, &err));
+    TRY_GOTO(graph_session_create(&b->session, b->g, &err));
+    b->load_s = clock_seconds() - started;
+    b->inputs = mem_calloc(graph_n_inputs(b->g) + 1, sizeof(value));
+    b->outputs = mem_calloc(graph_n_outputs(b->g) + 1, sizeof(value));
+    if (!b->inputs || !b->outputs) TRY_GOTO(error_no_memory(&err, "values", 0));
+    for (size_t i = 0; i < graph_n_inputs(b->g); i++) TRY_GOTO(make_input(b, i, &random, &err));
+    TRY_GOTO(measure_peak(b, threads, &err));
+    TRY_GOTO(measure(b, &err));
+    code = print_report(b, threads);
+cleanup:
+    if (st != CHURON_OK) code = cli_fail("bench", &err);
+    for (size_t i = 0; b->inputs && i < graph_n_inputs(b->g); i++) value_free(&b->inputs[i]);
+    mem_free(b->inputs);
+    mem_free(b->outputs);
+    mem_free(b->times);
+    mem_free(b->nodes);
+    graph_session_free(b->session);
+    graph_close(b->g);
+    str_free(&path);
+    return code;
+}
+
+int graph_cmd_bench(int argc, char **argv) {
+    graph_bench b = {.seconds = 2};
+    const arg_option options[] = {
+        {.name = "shape",
+         .kind = ARG_LIST,
+         .target = &b.shapes,
+         .value = "NAME=1x3x224x224",
+         .help = "an input's shape where the model leaves it open; may be given again"},
+        {.name = "batch",
+         .kind = ARG_UINT,
+         .target = &b.batch,
+         .value = "N",
+         .umin = 1,
+         .umax = 1 << 24,
+         .help = "first dimension of inputs where the model leaves it open"},
+        {.name = "reps",
+         .kind = ARG_UINT,
+         .target = &b.reps,
+         .value = "N",
+         .umin = 1,
+         .umax = MOST_REPS,
+         .help = "runs to measure (default: two seconds of them)"},
+    };
+    const arg_command c = {.name = "bench",
+                           .synopsis = "MODEL.onnx",
+                           .summary = "Measures a graph (ONNX) on made-up inputs.",
+                           .example = "churon bench resnet50.onnx --shape data=1x3x224x224 --threads 1",
+                           .options = options,
+                           .n_options = sizeof options / sizeof options[0],
+                           .min_args = 1,
+                           .max_args = 1};
+    size_t n_args;
+    int code = EXIT_USAGE;
+    arg_outcome outcome = args_parse(&c, argc, argv, &b.common, argv, &n_args);
+    if (outcome == ARGS_DONE) {
+        code = cli_finish(EXIT_YES);
+    } else if (outcome == ARGS_RUN) {
+        b.model = argv[0];
+        code = bench_graph(&b);
+    }
+    args_list_free(&b.shapes);
+    return code;
+}

@@ -1,0 +1,13 @@
+/* graph_cli.h: the commands of models that are graphs (ONNX). What MODEL is, its content tells. */
+#ifndef CLI_GRAPH_CLI_H
+#define CLI_GRAPH_CLI_H
+
+#include "cli/cli.h"
+#include "graph/graph.h"
+
+/* "float32 [N, 3, 224, 224]" */
+void graph_type_text(const onnx_type *t, str *out);
+/* Members dtype and shape (or what else describes it) of an object that is open. */
+void graph_type_json(json_out *j, const onnx_type *t);
+
+#endif

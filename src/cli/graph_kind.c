@@ -1,0 +1,106 @@
+/* graph_kind.c: which of a command's arguments is a model, and of what kind; types of ports as text. */
+#include "cli/graph_cli.h"
+
+#include "base/file.h"
+#include "registry/store.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef enum file_kind { KIND_OTHER, KIND_GGUF, KIND_ONNX } file_kind;
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* A ModelProto begins with its ir_version (field 1, a small number) and one of the fields that follow. */
+static bool looks_like_onnx(const uint8_t *p, size_t n) {
+    if (n < 4 || p[0] != 0x08 || p[1] >= 0x80) return false;
+    return strchr("\x12\x1a\x22\x28\x32\x3a\x42\x72", p[2]) != NULL && p[2] != 0;
+}
+
+static file_kind kind_of(const char *path) {
+    file_map map;
+    if (file_map_open(&map, path, NULL) != CHURON_OK) return KIND_OTHER;
+    file_kind kind = KIND_OTHER;
+    if (map.size >= 4 && memcmp(map.data, "GGUF", 4) == 0) {
+        kind = KIND_GGUF;
+    } else if (ends_with(path, ".onnx") || (map.data && looks_like_onnx(map.data, map.size))) {
+        kind = KIND_ONNX;
+    }
+    file_map_close(&map);
+    return kind;
+}
+
+bool graph_is_asked(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' || argv[i][0] == '{' || !argv[i][0]) continue;
+        str path = {0};
+        file_kind kind = KIND_OTHER;
+        if (file_exists(argv[i])) {
+            kind = kind_of(argv[i]);
+        } else if (strlen(argv[i]) < 256 && store_resolve(argv[i], &path, NULL) == CHURON_OK) {
+            kind = kind_of(str_cstr(&path));
+        }
+        str_free(&path);
+        if (kind != KIND_OTHER) return kind == KIND_ONNX;
+    }
+    return false;
+}
+
+/* ---- types ------------------------------------------------------------------------------------------ */
+
+void graph_type_text(const onnx_type *t, str *out) {
+    switch (t->kind) {
+    case ONNX_TENSOR:
+        str_cat(out, elem_name(t->type));
+        if (!t->has_shape) break;
+        str_cat(out, " [");
+        for (size_t i = 0; i < t->rank; i++) {
+            if (i) str_cat(out, ", ");
+            if (t->dims[i].value >= 0) {
+                str_fmt(out, "%" PRId64, t->dims[i].value);
+            } else {
+                str_cat(out, t->dims[i].param ? t->dims[i].param : "?");
+            }
+        }
+        str_put(out, ']');
+        break;
+    case ONNX_SEQUENCE:
+    case ONNX_OPTIONAL:
+        str_cat(out, t->kind == ONNX_SEQUENCE ? "sequence of " : "optional ");
+        if (t->of) graph_type_text(t->of, out);
+        break;
+    case ONNX_MAP:
+        str_fmt(out, "map of %s to ", elem_name(t->type));
+        if (t->of) graph_type_text(t->of, out);
+        break;
+    default: str_cat(out, "unknown");
+    }
+}
+
+void graph_type_json(json_out *j, const onnx_type *t) {
+    if (t->kind != ONNX_TENSOR) {
+        str text = {0};
+        graph_type_text(t, &text);
+        json_out_cstr(j, "dtype", str_cstr(&text));
+        json_out_null(j, "shape");
+        str_free(&text);
+        return;
+    }
+    json_out_cstr(j, "dtype", elem_name(t->type));
+    if (!t->has_shape) {
+        json_out_null(j, "shape");
+        return;
+    }
+    json_out_array(j, "shape");
+    for (size_t i = 0; i < t->rank; i++) {
+        if (t->dims[i].value >= 0) {
+            json_out_int(j, NULL, t->dims[i].value);
+        } else {
+            json_out_cstr(j, NULL, t->dims[i].param);
+        }
+    }
+    json_out_end_array(j);
+}

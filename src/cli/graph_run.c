@@ -1,0 +1,377 @@
+/* graph_run.c: `churon run MODEL.onnx`: records in, records out. */
+#include "cli/graph_cli.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "cli/record.h"
+#include "kernel/kernel.h"
+#include "registry/store.h"
+#include "tensor/npy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { RECORD_MAX_BYTES = 1 << 30, SHOWN = 10 };
+
+typedef struct graph_run_request {
+    arg_common common;
+    const char *model, *record, *input, *output_dir;
+    arg_list files; /* NAME=FILE.npy */
+    graph *g;
+    graph_session *session;
+    value *inputs, *outputs; /* of the record that runs */
+    json_out out;
+    str text;
+    size_t n_records;
+    double load_s, run_s;
+} graph_run_request;
+
+/* ---- one record ------------------------------------------------------------------------------------- */
+
+static void clear_values(value *v, size_t n) {
+    for (size_t i = 0; v && i < n; i++) value_free(&v[i]);
+}
+
+static status read_named_files(graph_run_request *r, error *err) {
+    for (size_t i = 0; i < r->files.n; i++) {
+        const char *text = r->files.items[i], *equals = strchr(text, '=');
+        size_t n = graph_n_inputs(r->g), k = 0;
+        if (!equals)
+            return error_set(err, CHURON_INVALID, "field --input: expected NAME=FILE.npy, got '%.80s'", text);
+        for (; k < n; k++) {
+            const char *name = graph_input(r->g, k).name;
+            if (strlen(name) == (size_t)(equals - text) && memcmp(name, text, strlen(name)) == 0) break;
+        }
+        if (k == n)
+            return error_set(err, CHURON_INVALID, "field --input: expected the name of an input, got '%.80s'",
+                             text);
+        graph_port p = graph_input(r->g, k);
+        value_free(&r->inputs[k]);
+        TRY(record_npy(equals + 1, p.name, p.type, &r->inputs[k], err));
+    }
+    return CHURON_OK;
+}
+
+static status write_npy(const graph_run_request *r, const char *name, const tensor *t, str *path,
+                        error *err) {
+    str_clear(path);
+    str_fmt(path, "%s/", r->output_dir);
+    if (r->n_records > 1) str_fmt(path, "%zu_", r->n_records - 1);
+    for (const char *p = name; *p; p++) str_put(path, strchr("/\\:*?\"<>|", *p) ? '_' : *p);
+    str_cat(path, ".npy");
+    str bytes = {0};
+    status st = str_check(path, err);
+    if (st == CHURON_OK) st = npy_write(t, &bytes, err);
+    FILE *f = st == CHURON_OK ? fopen(path->data, "wb") : NULL;
+    if (st == CHURON_OK && (!f || fwrite(bytes.data, 1, bytes.len, f) != bytes.len)) {
+        st = error_set(err, CHURON_IO, "%s: cannot write: %s", path->data, strerror(errno));
+    }
+    if (f && fclose(f) != 0 && st == CHURON_OK)
+        st = error_set(err, CHURON_IO, "%s: cannot write: %s", path->data, strerror(errno));
+    str_free(&bytes);
+    return st;
+}
+
+/* "probabilities  float32 [1, 3]  [[0.1, 0.2, 0.7]]" */
+static void show_value(str *out, const char *name, const value *v) {
+    str_fmt(out, "%s: ", name);
+    if (v->kind == VALUE_TENSOR) {
+        str_fmt(out, "%s [", elem_name(v->t.type));
+        for (size_t i = 0; i < v->t.rank; i++) str_fmt(out, "%s%" PRId64, i ? ", " : "", v->t.dims[i]);
+        str_cat(out, "] ");
+    }
+    value shown = *v;
+    bool cut = v->kind == VALUE_TENSOR && v->t.count > SHOWN;
+    if (cut) { /* the first elements as a list */
+        shown.t.rank = 1;
+        shown.t.dims[0] = SHOWN;
+        shown.t.count = SHOWN;
+    }
+    json_out j = json_out_begin(out);
+    record_write(&j, NULL, &shown);
+    if (cut) str_fmt(out, " and %zu more", v->t.count - SHOWN);
+    str_put(out, '\n');
+}
+
+static status give_output(graph_run_request *r, size_t i, error *err) {
+    const char *name = graph_output(r->g, i).name;
+    const value *v = &r->outputs[i];
+    str path = {0};
+    status st = CHURON_OK;
+    bool to_file = r->output_dir && v->kind == VALUE_TENSOR;
+    if (to_file) st = write_npy(r, name, &v->t, &path, err);
+    if (st == CHURON_OK && r->common.json) {
+        if (to_file) {
+            json_out_object(&r->out, name);
+            json_out_cstr(&r->out, "file", path.data);
+            json_out_end_object(&r->out);
+        } else {
+            record_write(&r->out, name, v);
+        }
+    } else if (st == CHURON_OK) {
+        show_value(&r->text, name, v);
+        if (to_file) str_fmt(&r->text, "  written to %s\n", path.data);
+    }
+    str_free(&path);
+    return st;
+}
+
+/* Runs over r->inputs, which are given back. */
+static status run_record(graph_run_request *r, error *err) {
+    size_t n_in = graph_n_inputs(r->g), n_out = graph_n_outputs(r->g);
+    double started = clock_seconds();
+    status st = graph_run(r->session, r->inputs, r->outputs, NULL, err);
+    r->run_s += clock_seconds() - started;
+    r->n_records++;
+    clear_values(r->inputs, n_in);
+    if (st != CHURON_OK) return st;
+    if (r->common.json) json_out_object(&r->out, NULL); /* records follow one another with commas */
+    for (size_t i = 0; i < n_out && st == CHURON_OK; i++) st = give_output(r, i, err);
+    if (r->common.json) json_out_end_object(&r->out);
+    clear_values(r->outputs, n_out);
+    return st;
+}
+
+static status run_json_record(graph_run_request *r, const json_t *record, const char *folder, error *err) {
+    status st = read_named_files(r, err);
+    if (st == CHURON_OK) st = record_inputs(record, r->g, folder, r->inputs, err);
+    if (st == CHURON_OK) return run_record(r, err);
+    clear_values(r->inputs, graph_n_inputs(r->g));
+    return st;
+}
+
+/* ---- where records come from ------------------------------------------------------------------------ */
+
+static status parse_json(const char *text, size_t n, const char *what, json_t **out, error *err) {
+    json_error_t e;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+    if (*out) return CHURON_OK;
+    return error_set(err, CHURON_INVALID, "%s: line %d: expected JSON: %s", what, e.line, e.text);
+}
+
+static status run_json_text(graph_run_request *r, const char *text, size_t n, const char *what,
+                            const char *folder, error *err) {
+    json_t *json;
+    TRY(parse_json(text, n, what, &json, err));
+    status st = CHURON_OK;
+    if (json_is_array(json)) {
+        for (size_t i = 0; i < json_array_size(json) && st == CHURON_OK; i++) {
+            st = run_json_record(r, json_array_get(json, i), folder, err);
+            if (st != CHURON_OK) error_prefix(err, "%s: record %zu", what, i);
+        }
+    } else {
+        st = run_json_record(r, json, folder, err);
+    }
+    json_decref(json);
+    return st;
+}
+
+static status run_lines(graph_run_request *r, const str *text, const char *path, const char *folder,
+                        error *err) {
+    const char *at = str_cstr(text), *end = at + text->len;
+    for (size_t line = 1; at < end; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop) stop = end;
+        if (stop > at + strspn(at, " \t\r")) {
+            str what = {0};
+            str_fmt(&what, "%s:%zu", path, line);
+            status st = run_json_text(r, at, (size_t)(stop - at), str_cstr(&what), folder, err);
+            str_free(&what);
+            TRY(st);
+        }
+        at = stop + 1;
+    }
+    return CHURON_OK;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+static status run_npy(graph_run_request *r, error *err) {
+    size_t n = graph_n_inputs(r->g), open = n;
+    TRY(read_named_files(r, err));
+    for (size_t i = 0; i < n; i++) {
+        if (r->inputs[i].kind != VALUE_NONE) continue;
+        if (open < n) {
+            return error_set(err, CHURON_INVALID,
+                             "field -i: expected a model with one input that is not given, got more; "
+                             "use --input NAME=FILE.npy");
+        }
+        open = i;
+    }
+    if (open == n)
+        return error_set(err, CHURON_INVALID,
+                         "field -i: expected an input that --input does not give, got none");
+    graph_port p = graph_input(r->g, open);
+    TRY(record_npy(r->input, p.name, p.type, &r->inputs[open], err));
+    return run_record(r, err);
+}
+
+static status run_file(graph_run_request *r, error *err) {
+    if (ends_with(r->input, ".npy")) return run_npy(r, err);
+    if (ends_with(r->input, ".csv")) {
+        TRY(read_named_files(r, err));
+        TRY(record_csv(r->input, r->g, r->inputs, err));
+        return run_record(r, err);
+    }
+    bool lines = ends_with(r->input, ".jsonl");
+    if (!lines && !ends_with(r->input, ".json") && strcmp(r->input, "-") != 0) {
+        return error_set(err, CHURON_INVALID,
+                         "field -i: expected a .json, .jsonl, .csv or .npy file, got '%.200s'", r->input);
+    }
+    str text = {0}, folder = {0};
+    const char *slash = strrchr(r->input, '/');
+    if (slash) str_add(&folder, r->input, (size_t)(slash - r->input));
+    status st = file_read(&text, r->input, RECORD_MAX_BYTES, err);
+    if (st == CHURON_OK) {
+        st = lines ? run_lines(r, &text, r->input, slash ? str_cstr(&folder) : NULL, err)
+                   : run_json_text(r, str_cstr(&text), text.len, r->input, slash ? str_cstr(&folder) : NULL,
+                                   err);
+    }
+    str_free(&text);
+    str_free(&folder);
+    return st;
+}
+
+static status run_all(graph_run_request *r, error *err) {
+    if (r->record) return run_json_text(r, r->record, strlen(r->record), "field --record", NULL, err);
+    if (r->input) return run_file(r, err);
+    TRY(read_named_files(r, err));
+    return run_record(r, err);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------ */
+
+/* One record: its outputs; several: a list of them. */
+static int print_answer(graph_run_request *r, const char *path) {
+    if (!r->common.json) {
+        (void)cli_write(str_cstr(&r->text), r->text.len);
+        return cli_finish(EXIT_YES);
+    }
+    error err;
+    char digest[DIGEST_HEX] = "";
+    if (store_digest(path, digest, &err) != CHURON_OK) return cli_refuse("run", &err);
+    str all = {0};
+    json_out j = json_out_begin(&all);
+    json_out_object(&j, NULL);
+    if (r->n_records == 1) {
+        json_out_raw(&j, "outputs", str_cstr(&r->text), r->text.len);
+    } else {
+        str list = {0};
+        str_fmt(&list, "[%s]", str_cstr(&r->text));
+        json_out_raw(&j, "outputs", str_cstr(&list), list.len);
+        if (list.failed) all.failed = true;
+        str_free(&list);
+    }
+    json_out_object(&j, "timing");
+    json_out_double(&j, "load_s", r->load_s);
+    json_out_double(&j, "run_s", r->run_s);
+    json_out_uint(&j, "records", r->n_records);
+    json_out_end_object(&j);
+    const kernels *k = NULL;
+    (void)!kernels_select(&k, NULL);
+    json_out_object(&j, "provenance");
+    json_out_cstr(&j, "model", r->model);
+    json_out_cstr(&j, "digest", digest);
+    json_out_cstr(&j, "version", churon_version());
+    json_out_cstr(&j, "isa", k ? k->name : NULL);
+    json_out_uint(&j, "threads", r->common.threads ? r->common.threads : pool_physical_cores());
+    json_out_end_object(&j);
+    json_out_end_object(&j);
+    int code = cli_print_json(&all);
+    str_free(&all);
+    return code;
+}
+
+static int run_graph(graph_run_request *r) {
+    error err;
+    str path = {0};
+    double started = clock_seconds();
+    graph_options o = {.threads = (size_t)r->common.threads};
+    status st;
+    int code = EXIT_NO;
+    bool usage = false;
+    TRY_GOTO(store_resolve(r->model, &path, &err));
+    if (r->output_dir && mkdir(r->output_dir, 0777) != 0 && errno != EEXIST) {
+        st = error_set(&err, CHURON_IO, "%s: cannot make the folder: %s", r->output_dir, strerror(errno));
+        goto cleanup;
+    }
+    TRY_GOTO(graph_open(&r->g, str_cstr(&path), &o, &err));
+    TRY_GOTO(graph_session_create(&r->session, r->g, &err));
+    r->inputs = mem_calloc(graph_n_inputs(r->g) + 1, sizeof(value));
+    r->outputs = mem_calloc(graph_n_outputs(r->g) + 1, sizeof(value));
+    if (!r->inputs || !r->outputs) TRY_GOTO(error_no_memory(&err, "values", 0));
+    r->load_s = clock_seconds() - started;
+    r->out = json_out_begin(&r->text);
+    usage = true;
+    TRY_GOTO(run_all(r, &err));
+    TRY_GOTO(str_check(&r->text, &err));
+    code = print_answer(r, str_cstr(&path));
+cleanup:
+    if (st != CHURON_OK) code = usage ? cli_fail("run", &err) : cli_refuse("run", &err);
+    if (r->g) {
+        clear_values(r->inputs, graph_n_inputs(r->g));
+        clear_values(r->outputs, graph_n_outputs(r->g));
+    }
+    mem_free(r->inputs);
+    mem_free(r->outputs);
+    graph_session_free(r->session);
+    graph_close(r->g);
+    str_free(&r->text);
+    str_free(&path);
+    return code;
+}
+
+int graph_cmd_run(int argc, char **argv) {
+    graph_run_request r = {0};
+    const arg_option options[] = {
+        {.name = "record",
+         .kind = ARG_STRING,
+         .target = &r.record,
+         .value = "JSON",
+         .help = "inputs by name: {\"x\": [[1, 2]]}; a list of records runs each"},
+        {.name = "in",
+         .kind = ARG_STRING,
+         .target = &r.input,
+         .value = "FILE",
+         .shortcut = 'i',
+         .help = "the same from a .json, .jsonl, .csv (with a header) or .npy file; - reads JSON from stdin"},
+        {.name = "input",
+         .kind = ARG_LIST,
+         .target = &r.files,
+         .value = "NAME=FILE.npy",
+         .help = "one input from a NumPy file; may be given again"},
+        {.name = "output-dir",
+         .kind = ARG_STRING,
+         .target = &r.output_dir,
+         .value = "DIR",
+         .help = "writes every output to DIR/NAME.npy"},
+    };
+    const arg_command c = {.name = "run",
+                           .synopsis = "MODEL.onnx [--record JSON | -i FILE] [--input NAME=FILE.npy]",
+                           .summary = "Runs a graph (ONNX) on records.",
+                           .example = "churon run iris.onnx --record '{\"X\": [[5.1, 3.5, 1.4, 0.2]]}'\n"
+                                      "churon run resnet50.onnx --input data=image.npy --output-dir answers",
+                           .options = options,
+                           .n_options = sizeof options / sizeof options[0],
+                           .min_args = 1,
+                           .max_args = 1};
+    size_t n_args;
+    int code = EXIT_USAGE;
+    arg_outcome outcome = args_parse(&c, argc, argv, &r.common, argv, &n_args);
+    if (outcome == ARGS_DONE) {
+        code = cli_finish(EXIT_YES);
+    } else if (outcome == ARGS_RUN) {
+        r.model = argv[0];
+        code = r.record && r.input ? args_wrong(&c, "--record", "--record or -i, one of them", "both")
+                                   : run_graph(&r);
+    }
+    args_list_free(&r.files);
+    return code;
+}

@@ -1,0 +1,11 @@
+/* cost.h: how much arithmetic a node did, for fractions of the machine's peak. */
+#ifndef GRAPH_COST_H
+#define GRAPH_COST_H
+
+#include "graph/graph.h"
+
+/* Multiplications and additions (two for each product that is summed up) of matrix products, convolutions and
+ * recurrent layers, from the shapes of what the node read and made; 0 for other operators. */
+double cost_operations(const graph_event *e);
+
+#endif
