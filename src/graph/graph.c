@@ -1,5 +1,5 @@
 /* graph.c: see graph.h. */
-#include "graph/exec.h"
+#include "graph/passes/passes.h"
 
 #include "base/mem.h"
 
@@ -43,11 +43,12 @@ static status port_types(graph *g, ir_value *const *values, size_t n, onnx_type 
     return CHURON_OK;
 }
 
-static status load(graph *g, const onnx_model *m, error *err) {
+static status load(graph *g, const onnx_model *m, const graph_options *o, error *err) {
     ir_program *p = &g->program;
     TRY(ir_import(p, m, err));
     TRY(ir_order(p, err));
     TRY(ir_infer(p, err));
+    TRY(passes_run(p, o, err));
     TRY(exec_plan(p, err));
     TRY(port_types(g, p->main->inputs, p->main->n_inputs, &g->input_types, err));
     return port_types(g, p->main->outputs, p->main->n_outputs, &g->output_types, err);
@@ -63,7 +64,7 @@ status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o,
     g->threads = o->threads ? o->threads : pool_physical_cores();
     g->max_memory = o->max_memory ? o->max_memory : free_memory() / 2;
     g->program.symbols.memory = &g->program.memory;
-    status st = load(g, m, err);
+    status st = load(g, m, o, err);
     if (st != CHURON_OK) {
         graph_close(g);
         return st;

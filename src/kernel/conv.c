@@ -1,7 +1,6 @@
 /* conv.c: strips, padding and units of convolutions; the arithmetic is the instruction sets'. See conv.h. */
 #include "kernel/conv.h"
 
-
 #include <string.h>
 
 /* Bytes of a strip's copied input, and of the weights that a unit takes through it: both stay in the
@@ -175,8 +174,7 @@ void conv_pack(const conv *c, const float *weights, float *out) {
         return;
     }
     for (size_t g = 0; g < c->groups; g++) {
-        for (size_t p = 0; p < t.panels; p++, out += t.k * GEMM_PANEL)
-            pack_panel(c, &t, weights, g, p, out);
+        for (size_t p = 0; p < t.panels; p++, out += t.k * GEMM_PANEL) pack_panel(c, &t, weights, g, p, out);
     }
 }
 
@@ -258,6 +256,11 @@ static void list_runs(const conv *c, const conv_cut *t, ptrdiff_t *runs) {
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
+/* Rows of outputs that were just written, still in the nearest cache. */
+static void activate(const kernels *k, const conv *c, float *y, size_t pixels) {
+    if (c->activate) k->unary(c->function, c->p, c->q, y, y, pixels * CONV_BLOCK);
+}
+
 static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
                           const ptrdiff_t *taps, const float *strip) {
     const conv *c = job->c;
@@ -269,6 +272,7 @@ static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut 
                          t->k, job->packed + p->group * t->k * CONV_BLOCK,
                          job->bias ? job->bias + p->group * CONV_BLOCK : NULL,
                          job->add ? job->add + at : NULL, c->low, c->high, job->out + at, p->columns);
+        activate(k, c, job->out + at, p->columns);
     }
 }
 
@@ -299,6 +303,8 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
         g.c = job->out + first * pixels * CONV_BLOCK;
         g.add = job->add ? job->add + first * pixels * CONV_BLOCK : NULL;
         gemm_run(k, &g, p->row, p->row + p->rows, p->p0, p->p1, scratch);
+        for (size_t b = p->p0; b < p->p1; b++)
+            activate(k, c, g.c + (b * pixels + p->row) * CONV_BLOCK, p->rows);
         return;
     }
     for (size_t i = 0; i < p->rows; i++) {
@@ -307,6 +313,7 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
         g.c = job->out + at;
         g.add = job->add ? job->add + at : NULL;
         gemm_run(k, &g, 0, p->columns, p->p0, p->p1, scratch);
+        for (size_t b = p->p0; b < p->p1; b++) activate(k, c, g.c + b * pixels * CONV_BLOCK, p->columns);
     }
 }
 

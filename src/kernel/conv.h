@@ -32,6 +32,9 @@ typedef struct conv {
     size_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
     size_t pad_top, pad_left; /* what is missing below and right is zero too */
     float low, high;          /* limits of the output; -INFINITY and INFINITY: none */
+    bool activate;            /* then `function` of every output, with its parameters */
+    kernel_unary function;
+    float p, q;
 } conv;
 
 /* Which kind can do it: groups whose channels are no whole blocks, and more than 2^31 values, none (false).

@@ -62,7 +62,8 @@ static float expected(const conv *c, const float *in, const float *w, size_t n, 
 
 static float limited(const conv *c, float v) {
     v = v < c->low ? c->low : v;
-    return v > c->high ? c->high : v;
+    v = v > c->high ? c->high : v;
+    return c->activate ? fmaf(v, c->p, c->q) : v;
 }
 
 static void check_conv(conv *c, size_t batch, bool extras) {
@@ -86,6 +87,10 @@ static void check_conv(conv *c, size_t batch, bool extras) {
     memory[7] = guard_new(conv_scratch_floats(c) * sizeof(float), 64, true);
     c->low = extras ? -1.0f : -INFINITY;
     c->high = extras ? 1.5f : INFINITY;
+    c->activate = extras;
+    c->function = UNARY_F32_LINEAR;
+    c->p = 0.5f;
+    c->q = 0.25f;
     const conv_job job = {.c = c,
                           .packed = memory[6].data,
                           .bias = extras ? bias : NULL,

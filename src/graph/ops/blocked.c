@@ -1,0 +1,312 @@
+/* blocked.c: convolutions over blocked channels, layout changes, affine maps of channels, functions. See
+ * blocked.h. */
+#include "graph/ops/blocked.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#define F32 ELEM_BIT(ELEM_F32)
+
+/* ---- shapes ----------------------------------------------------------------------------------------- */
+
+/* [N, C/16, H, W, 16] of a planar shape of rank 3 or 4. */
+static void blocked_dims(const dim *planar, size_t rank, size_t channels, dim out[BLOCKED_RANK]) {
+    out[0] = planar[0];
+    out[1] = (dim)conv_blocks(channels);
+    out[2] = rank == 4 ? planar[2] : 1;
+    out[3] = planar[rank - 1];
+    out[4] = CONV_BLOCK;
+}
+
+static dim window_out(op_shapes *s, dim in, size_t pad, size_t kernel, size_t dilation, size_t stride,
+                      bool up) {
+    const dim room = dim_sub(s, dim_add(s, in, (dim)pad), (dim)((kernel - 1) * dilation + 1));
+    return dim_add(s, up ? dim_div_ceil(s, room, (dim)stride) : dim_div_floor(s, room, (dim)stride), 1);
+}
+
+static status not_known(op_shapes *s) {
+    shapes_out_unknown(s, 0);
+    return CHURON_OK;
+}
+
+/* ---- Conv ------------------------------------------------------------------------------------------- */
+
+void blocked_conv_free(void *state) {
+    blocked_conv *st = state;
+    if (!st) return;
+    mem_free(st->weights);
+    mem_free(st->bias);
+    mem_free(st);
+}
+
+static status conv_infer(op_shapes *s, error *err) {
+    const blocked_conv *st = shapes_state(s);
+    size_t rank;
+    const dim *in;
+    if (!shapes_in(s, 0, &rank, &in)) return not_known(s);
+    dim x[BLOCKED_RANK], out[BLOCKED_RANK];
+    const conv *c = &st->c;
+    if (c->kind == CONV_PLANAR) {
+        if (rank != st->planar_rank)
+            return op_error(shapes_node(s), err, CHURON_INVALID, "X: rank %zu expected, got %zu",
+                            st->planar_rank, rank);
+        TRY(shapes_same(s, in[1], (dim)c->in_channels, "channels of X", NULL, err));
+        blocked_dims(in, rank, c->in_channels, x);
+    } else {
+        memcpy(x, in, sizeof x);
+        TRY(shapes_same(s, x[1], (dim)conv_blocks(c->in_channels), "blocks of channels of X", NULL, err));
+    }
+    out[0] = x[0];
+    out[1] = (dim)conv_blocks(c->out_channels);
+    out[2] = window_out(s, x[2], c->pad_top + st->end_h, c->kernel_h, c->dilation_h, c->stride_h, false);
+    out[3] = window_out(s, x[3], c->pad_left + st->end_w, c->kernel_w, c->dilation_w, c->stride_w, false);
+    out[4] = CONV_BLOCK;
+    return shapes_out(s, 0, BLOCKED_RANK, out, err);
+}
+
+typedef struct conv_run_job {
+    conv_job job;
+    const kernels *k;
+    size_t units, scratch_floats;
+    float *scratch;
+} conv_run_job;
+
+static void conv_member(void *ctx, const pool_member *me) {
+    const conv_run_job *j = ctx;
+    size_t from, to;
+    pool_split(me, j->units, 1, &from, &to);
+    if (from < to) conv_run(j->k, &j->job, from, to, j->scratch + me->index * j->scratch_floats);
+}
+
+static status run_conv(op_run *r, error *err) {
+    const blocked_conv *st = run_state(r);
+    const tensor *x = run_in(r, 0), *add = run_in(r, 1);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (y->count == 0) return CHURON_OK;
+    if (add && add->count != y->count) {
+        return run_error(r, err, CHURON_INVALID, "addend: expected %zu elements, got %zu", y->count,
+                         add->count);
+    }
+    conv c = st->c;
+    const bool planar = c.kind == CONV_PLANAR;
+    c.in_h = planar ? (x->rank == 4 ? (size_t)x->dims[2] : 1) : (size_t)x->dims[2];
+    c.in_w = (size_t)x->dims[planar ? x->rank - 1 : 3];
+    c.out_h = (size_t)y->dims[2];
+    c.out_w = (size_t)y->dims[3];
+    conv_run_job j = {.k = run_kernels(r)};
+    j.job = (conv_job){.c = &c,
+                       .packed = st->weights,
+                       .bias = st->bias,
+                       .in = x->data,
+                       .add = add ? add->data : NULL,
+                       .out = y->data,
+                       .batch = (size_t)x->dims[0]};
+    j.units = conv_units(&c, j.job.batch);
+    j.scratch_floats = (conv_scratch_floats(&c) + 15) / 16 * 16;
+    const double products =
+        (double)y->count * (double)(c.in_channels / c.groups) * (double)(c.kernel_h * c.kernel_w);
+    pool *team = run_pool(r);
+    const size_t members = products > 400e3 && j.units > 1 ? pool_threads(team) : 1;
+    void *scratch;
+    TRY(run_scratch(r, members * j.scratch_floats * sizeof(float), &scratch, err));
+    j.scratch = scratch;
+    if (members > 1) {
+        pool_run(team, conv_member, &j);
+    } else {
+        conv_run(j.k, &j.job, 0, j.units, j.scratch);
+    }
+    return CHURON_OK;
+}
+
+const op_def op_blocked_conv = {.domain = "churon",
+                                .name = "Conv",
+                                .since = 1,
+                                .signature = "T=T>T",
+                                .vars = {{'T', F32}},
+                                .release = blocked_conv_free,
+                                .infer = conv_infer,
+                                .run = run_conv};
+
+/* ---- layout ----------------------------------------------------------------------------------------- */
+
+static status to_infer(op_shapes *s, error *err) {
+    const blocked_layout *st = shapes_state(s);
+    size_t rank;
+    const dim *in;
+    if (!shapes_in(s, 0, &rank, &in)) return not_known(s);
+    if (rank != st->rank)
+        return op_error(shapes_node(s), err, CHURON_INVALID, "X: rank %zu expected, got %zu", st->rank, rank);
+    TRY(shapes_same(s, in[1], (dim)st->channels, "channels of X", NULL, err));
+    dim out[BLOCKED_RANK];
+    blocked_dims(in, rank, st->channels, out);
+    return shapes_out(s, 0, BLOCKED_RANK, out, err);
+}
+
+static status from_infer(op_shapes *s, error *err) {
+    const blocked_layout *st = shapes_state(s);
+    size_t rank;
+    const dim *in;
+    if (!shapes_in(s, 0, &rank, &in)) return not_known(s);
+    const dim four[4] = {in[0], (dim)st->channels, in[2], in[3]},
+              three[3] = {in[0], (dim)st->channels, in[3]};
+    return shapes_out(s, 0, st->rank, st->rank == 4 ? four : three, err);
+}
+
+typedef struct layout_job {
+    const float *from;
+    float *to;
+    size_t channels, pixels, blocks;
+} layout_job;
+
+static void block_part(void *ctx, size_t from, size_t to) {
+    const layout_job *j = ctx;
+    for (size_t i = from; i < to; i++) {
+        const size_t n = i / j->blocks, b = i % j->blocks;
+        conv_block(j->from + n * j->channels * j->pixels, j->channels, j->pixels, b,
+                   j->to + i * j->pixels * CONV_BLOCK);
+    }
+}
+
+static void unblock_part(void *ctx, size_t from, size_t to) {
+    const layout_job *j = ctx;
+    for (size_t i = from; i < to; i++) {
+        const size_t n = i / j->blocks, b = i % j->blocks;
+        conv_unblock(j->from + i * j->pixels * CONV_BLOCK, j->channels, j->pixels, b,
+                     j->to + n * j->channels * j->pixels);
+    }
+}
+
+static status change_layout(op_run *r, bool to, error *err) {
+    const blocked_layout *st = run_state(r);
+    const tensor *x = run_in(r, 0);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (x->count == 0 || y->count == 0) return CHURON_OK;
+    layout_job j = {
+        .from = x->data, .to = y->data, .channels = st->channels, .blocks = conv_blocks(st->channels)};
+    const tensor *blocked = to ? y : x;
+    j.pixels = (size_t)blocked->dims[2] * (size_t)blocked->dims[3];
+    run_parallel(r, (size_t)blocked->dims[0] * j.blocks, (double)blocked->count * 0.3,
+                 to ? block_part : unblock_part, &j);
+    return CHURON_OK;
+}
+
+static status to_run(op_run *r, error *err) {
+    return change_layout(r, true, err);
+}
+
+static status from_run(op_run *r, error *err) {
+    return change_layout(r, false, err);
+}
+
+const op_def op_to_blocked = {.domain = "churon",
+                              .name = "ToBlocked",
+                              .since = 1,
+                              .signature = "T>T",
+                              .vars = {{'T', F32}},
+                              .release = mem_free,
+                              .infer = to_infer,
+                              .run = to_run};
+const op_def op_from_blocked = {.domain = "churon",
+                                .name = "FromBlocked",
+                                .since = 1,
+                                .signature = "T>T",
+                                .vars = {{'T', F32}},
+                                .release = mem_free,
+                                .infer = from_infer,
+                                .run = from_run};
+
+/* ---- ChannelAffine ---------------------------------------------------------------------------------- */
+
+void blocked_affine_free(void *state) {
+    blocked_affine *st = state;
+    if (!st) return;
+    mem_free(st->scale);
+    mem_free(st->shift);
+    mem_free(st);
+}
+
+typedef struct affine_job {
+    const blocked_affine *st;
+    const float *x;
+    float *y;
+    size_t pixels;
+} affine_job;
+
+static void affine_part(void *ctx, size_t from, size_t to) {
+    const affine_job *j = ctx;
+    for (size_t i = from; i < to; i++) {
+        const float *scale = j->st->scale + i % j->st->blocks * CONV_BLOCK,
+                    *shift = j->st->shift + i % j->st->blocks * CONV_BLOCK;
+        const float *x = j->x + i * j->pixels * CONV_BLOCK;
+        float *y = j->y + i * j->pixels * CONV_BLOCK;
+        const float low = j->st->low, high = j->st->high;
+        for (size_t p = 0; p < j->pixels * CONV_BLOCK; p += CONV_BLOCK) {
+            for (size_t l = 0; l < CONV_BLOCK; l++) {
+                float v = x[p + l] * scale[l] + shift[l];
+                v = v < low ? low : v;
+                y[p + l] = v > high ? high : v;
+            }
+        }
+    }
+}
+
+static status affine_run(op_run *r, error *err) {
+    const tensor *x = run_in(r, 0);
+    affine_job j = {.st = run_state(r), .x = x->data, .pixels = (size_t)(x->dims[2] * x->dims[3])};
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    j.y = y->data;
+    run_parallel(r, (size_t)(x->dims[0] * x->dims[1]), (double)x->count * 0.3, affine_part, &j);
+    return CHURON_OK;
+}
+
+const op_def op_blocked_affine = {.domain = "churon",
+                                  .name = "ChannelAffine",
+                                  .since = 1,
+                                  .flags = OP_INPLACE,
+                                  .signature = "T>T",
+                                  .vars = {{'T', F32}},
+                                  .release = blocked_affine_free,
+                                  .infer = infer_same,
+                                  .run = affine_run};
+
+/* ---- Unary ------------------------------------------------------------------------------------------ */
+
+typedef struct unary_job {
+    const unary_state *st;
+    const kernels *k;
+    const float *x;
+    float *y;
+    size_t count;
+} unary_job;
+
+enum { UNARY_CHUNK = 4096 };
+
+static void unary_part(void *ctx, size_t from, size_t to) {
+    const unary_job *j = ctx;
+    const size_t a = from * UNARY_CHUNK, b = to * UNARY_CHUNK < j->count ? to * UNARY_CHUNK : j->count;
+    j->k->unary(j->st->function, j->st->p, j->st->q, j->x + a, j->y + a, b - a);
+}
+
+static status run_unary(op_run *r, error *err) {
+    const tensor *x = run_in(r, 0);
+    unary_job j = {.st = run_state(r), .k = run_kernels(r), .x = x->data, .count = x->count};
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    j.y = y->data;
+    run_parallel(r, (x->count + UNARY_CHUNK - 1) / UNARY_CHUNK, (double)x->count, unary_part, &j);
+    return CHURON_OK;
+}
+
+const op_def op_unary = {.domain = "churon",
+                         .name = "Unary",
+                         .since = 1,
+                         .flags = OP_INPLACE,
+                         .signature = "T>T",
+                         .vars = {{'T', F32}},
+                         .release = mem_free,
+                         .infer = infer_same,
+                         .run = run_unary};

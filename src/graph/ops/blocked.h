@@ -1,0 +1,62 @@
+/* blocked.h: operators that passes put into a graph: convolutions and pools over images whose channels lie in
+ * blocks of 16 (kernel/conv.h), and functions that were exported in pieces. No model can name them: they are
+ * in no table that op_find looks through, and their states are made by the passes (mem_alloc, handed to the
+ * node).
+ *
+ * A blocked value is a tensor of rank 5, [N, C/16, H, W, 16]; of an image of one spatial axis H is 1. So
+ * operators of elements work on it as they are. Channels beyond C are whatever the operators made of zero,
+ * and finite: weights and constants are zero there. */
+#ifndef GRAPH_OPS_BLOCKED_H
+#define GRAPH_OPS_BLOCKED_H
+
+#include "graph/op.h"
+#include "kernel/conv.h"
+
+enum { BLOCKED_RANK = 5 };
+
+/* "Conv": X blocked or planar, and optionally what is added to the result, blocked. */
+typedef struct blocked_conv {
+    conv c;                /* sizes of the image are filled in when it runs */
+    size_t end_h, end_w;   /* padding below and right */
+    size_t planar_rank;    /* of X where c.kind is CONV_PLANAR */
+    float *weights, *bias; /* packed; bias NULL or rounded up */
+} blocked_conv;
+extern const op_def op_blocked_conv;
+
+/* "ToBlocked", "FromBlocked" */
+typedef struct blocked_layout {
+    size_t channels, rank; /* of the planar side */
+} blocked_layout;
+extern const op_def op_to_blocked, op_from_blocked;
+
+typedef enum blocked_pool_kind {
+    BLOCKED_MAX,
+    BLOCKED_AVERAGE,
+    BLOCKED_MEAN
+} blocked_pool_kind; /* MEAN: of all pixels */
+typedef struct blocked_pool {
+    blocked_pool_kind kind;
+    size_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, end_h, end_w;
+    bool ceil, count_padding;
+} blocked_pool;
+extern const op_def op_blocked_pool;
+
+/* "ChannelAffine": y = min(high, max(low, x * scale[c] + shift[c])) */
+typedef struct blocked_affine {
+    float *scale, *shift; /* [blocks*16] */
+    size_t blocks;
+    float low, high;
+} blocked_affine;
+extern const op_def op_blocked_affine;
+
+/* "Unary": a kernel function of f32 elements. */
+typedef struct unary_state {
+    kernel_unary function;
+    float p, q;
+} unary_state;
+extern const op_def op_unary;
+
+void blocked_conv_free(void *state);
+void blocked_affine_free(void *state);
+
+#endif

@@ -1,0 +1,135 @@
+/* blocked_pool.c: pools over blocked channels. Sums in ascending order of rows and columns. */
+#include "graph/ops/blocked.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+static dim pool_out(op_shapes *s, const blocked_pool *st, dim in, size_t pad, size_t end, size_t kernel,
+                    size_t stride) {
+    const dim room = dim_sub(s, dim_add(s, in, (dim)(pad + end)), (dim)kernel);
+    if (!st->ceil) return dim_add(s, dim_div_floor(s, room, (dim)stride), 1);
+    dim out = dim_add(s, dim_div_ceil(s, room, (dim)stride), 1);
+    /* A window that begins in the padding behind the image is left out. */
+    if (dim_known(out) && dim_known(in) && (out - 1) * (dim)stride >= in + (dim)pad) out--;
+    return out;
+}
+
+static status infer(op_shapes *s, error *err) {
+    const blocked_pool *st = shapes_state(s);
+    size_t rank;
+    const dim *in;
+    if (!shapes_in(s, 0, &rank, &in)) {
+        shapes_out_unknown(s, 0);
+        return CHURON_OK;
+    }
+    dim out[BLOCKED_RANK] = {in[0], in[1], 1, 1, CONV_BLOCK};
+    if (st->kind != BLOCKED_MEAN) {
+        out[2] = pool_out(s, st, in[2], st->pad_top, st->end_h, st->kernel_h, st->stride_h);
+        out[3] = pool_out(s, st, in[3], st->pad_left, st->end_w, st->kernel_w, st->stride_w);
+    }
+    return shapes_out(s, 0, BLOCKED_RANK, out, err);
+}
+
+typedef struct pool_job {
+    const blocked_pool *st;
+    const float *x;
+    float *y;
+    size_t in_h, in_w, out_h, out_w;
+} pool_job;
+
+static void mean_part(void *ctx, size_t from, size_t to) {
+    const pool_job *j = ctx;
+    const size_t pixels = j->in_h * j->in_w;
+    for (size_t b = from; b < to; b++) {
+        const float *x = j->x + b * pixels * CONV_BLOCK;
+        float sum[CONV_BLOCK] = {0};
+        for (size_t i = 0; i < pixels; i++) {
+            for (size_t l = 0; l < CONV_BLOCK; l++) sum[l] += x[i * CONV_BLOCK + l];
+        }
+        for (size_t l = 0; l < CONV_BLOCK; l++) j->y[b * CONV_BLOCK + l] = sum[l] / (float)pixels;
+    }
+}
+
+/* The part of a window that lies inside: [*from, *to). */
+static void inside(size_t o, size_t stride, size_t pad, size_t kernel, size_t in, size_t *from, size_t *to) {
+    const size_t begin = o * stride, end = begin + kernel;
+    *from = begin > pad ? begin - pad : 0;
+    *to = end > pad ? end - pad : 0;
+    if (*to > in) *to = in;
+    if (*from > *to) *from = *to;
+}
+
+static void one_pixel(const pool_job *j, const float *x, size_t oy, size_t ox, float *y) {
+    const blocked_pool *st = j->st;
+    size_t y0, y1, x0, x1;
+    inside(oy, st->stride_h, st->pad_top, st->kernel_h, j->in_h, &y0, &y1);
+    inside(ox, st->stride_w, st->pad_left, st->kernel_w, j->in_w, &x0, &x1);
+    float acc[CONV_BLOCK];
+    for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = st->kind == BLOCKED_MAX ? -INFINITY : 0.0f;
+    for (size_t iy = y0; iy < y1; iy++) {
+        const float *row = x + (iy * j->in_w) * CONV_BLOCK;
+        for (size_t ix = x0; ix < x1; ix++) {
+            const float *v = row + ix * CONV_BLOCK;
+            if (st->kind == BLOCKED_MAX) {
+                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = acc[l] > v[l] ? acc[l] : v[l];
+            } else {
+                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] += v[l];
+            }
+        }
+    }
+    if (st->kind == BLOCKED_AVERAGE) {
+        /* With padding counted, the window is clipped at the far padding only (ceil mode may reach beyond).
+         */
+        size_t high = oy * st->stride_h + st->kernel_h, wide = ox * st->stride_w + st->kernel_w;
+        const size_t most_h = j->in_h + st->pad_top + st->end_h, most_w = j->in_w + st->pad_left + st->end_w;
+        high = (high < most_h ? high : most_h) - oy * st->stride_h;
+        wide = (wide < most_w ? wide : most_w) - ox * st->stride_w;
+        const size_t count = st->count_padding ? high * wide : (y1 - y0) * (x1 - x0);
+        for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] /= (float)count;
+    }
+    memcpy(y, acc, sizeof acc);
+}
+
+static void window_part(void *ctx, size_t from, size_t to) {
+    const pool_job *j = ctx;
+    for (size_t i = from; i < to; i++) {
+        const size_t b = i / j->out_h, oy = i % j->out_h;
+        const float *x = j->x + b * j->in_h * j->in_w * CONV_BLOCK;
+        float *y = j->y + i * j->out_w * CONV_BLOCK;
+        for (size_t ox = 0; ox < j->out_w; ox++) one_pixel(j, x, oy, ox, y + ox * CONV_BLOCK);
+    }
+}
+
+static status run(op_run *r, error *err) {
+    const blocked_pool *st = run_state(r);
+    const tensor *x = run_in(r, 0);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (y->count == 0) return CHURON_OK;
+    pool_job j = {.st = st,
+                  .x = x->data,
+                  .y = y->data,
+                  .in_h = (size_t)x->dims[2],
+                  .in_w = (size_t)x->dims[3],
+                  .out_h = (size_t)y->dims[2],
+                  .out_w = (size_t)y->dims[3]};
+    const size_t blocks = (size_t)(x->dims[0] * x->dims[1]);
+    if (st->kind == BLOCKED_MEAN) {
+        run_parallel(r, blocks, (double)x->count * 0.3, mean_part, &j);
+    } else {
+        run_parallel(r, blocks * j.out_h, (double)y->count * (double)(st->kernel_h * st->kernel_w) * 0.3,
+                     window_part, &j);
+    }
+    return CHURON_OK;
+}
+
+const op_def op_blocked_pool = {.domain = "churon",
+                                .name = "Pool",
+                                .since = 1,
+                                .signature = "T>T",
+                                .vars = {{'T', ELEM_BIT(ELEM_F32)}},
+                                .release = mem_free,
+                                .infer = infer,
+                                .run = run};

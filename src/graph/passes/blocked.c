@@ -1,0 +1,444 @@
+/* blocked.c: images in blocks of 16 channels from one convolution to the next.
+ *
+ * Each value may get a blocked twin. Convolutions with constant weights make one; pools, functions of one
+ * element, arithmetic between images and concatenations of whole blocks pass it on. A value that somebody
+ * still reads as it was is made from its twin by FromBlocked, right behind the twin's maker. Functions that
+ * are not finite at 0 are left alone where the last block is not full: what they would make there could turn
+ * 0 * infinity into NaN. */
+#include "graph/passes/passes.h"
+
+#include "base/mem.h"
+#include "graph/ops/blocked.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct layout {
+    rewriter *w;
+    ir_value **twin; /* [n_values]: by slot of the planar value */
+} layout;
+
+static size_t channels_of(const ir_value *v) {
+    return (size_t)v->dims[1];
+}
+
+/* An f32 image of one or two axes with a known number of channels. */
+static bool is_image(const ir_value *v) {
+    return value_is_f32(v) && v->has_rank && (v->rank == 3 || v->rank == 4) && dim_known(v->dims[1]) &&
+           v->dims[1] > 0;
+}
+
+static ir_value *twin_of(const layout *l, const ir_value *v) {
+    return v && v->slot < l->w->n_values ? l->twin[v->slot] : NULL;
+}
+
+static status new_twin(layout *l, ir_value *v, ir_value **out, error *err) {
+    const dim dims[BLOCKED_RANK] = {v->dims[0], (dim)conv_blocks(channels_of(v)),
+                                    v->rank == 4 ? v->dims[2] : 1, v->dims[v->rank - 1], CONV_BLOCK};
+    TRY(rewrite_value(l->w, v->name, ELEM_F32, BLOCKED_RANK, dims, out, err));
+    l->twin[v->slot] = *out;
+    return CHURON_OK;
+}
+
+static status layout_state(const ir_value *v, blocked_layout **out, error *err) {
+    *out = mem_alloc(sizeof **out);
+    if (!*out) return ir_no_memory(err);
+    **out = (blocked_layout){.channels = channels_of(v), .rank = v->rank};
+    return CHURON_OK;
+}
+
+/* The twin of v, made by ToBlocked in front of `at` if there is none. */
+static status need_twin(layout *l, const op_node *at, ir_value *v, ir_value **out, error *err) {
+    *out = twin_of(l, v);
+    if (*out) return CHURON_OK;
+    blocked_layout *st;
+    TRY(layout_state(v, &st, err));
+    status made = new_twin(l, v, out, err);
+    if (made != CHURON_OK) {
+        mem_free(st);
+        return made;
+    }
+    return rewrite_insert(l->w, at, &op_to_blocked, v->name, &v, 1, out, 1, st, NULL, err);
+}
+
+/* ---- convolutions ----------------------------------------------------------------------------------- */
+
+/* Two spatial numbers of an attribute: [h, w], or [w] of images of one axis, for which h is `alone`. */
+static bool two_ints(const op_node *n, const char *name, size_t axes, int64_t absent, int64_t alone,
+                     size_t out[2]) {
+    size_t count;
+    const int64_t *v = node_ints(n, name, &count);
+    int64_t pair[2] = {axes == 2 ? absent : alone, absent};
+    if (v && count != axes) return false;
+    if (v && axes == 2) pair[0] = v[0];
+    if (v) pair[1] = v[axes - 1];
+    for (size_t i = 0; i < 2; i++) {
+        if (pair[i] < 0 || pair[i] > 1 << 20) return false;
+        out[i] = (size_t)pair[i];
+    }
+    return true;
+}
+
+/* Padding [top, left, bottom, right]; auto_pad SAME needs the image's sizes. */
+static bool read_padding(const op_node *n, size_t axes, const size_t reach[2], const size_t stride[2],
+                         size_t pad[4]) {
+    const ir_attr *automatic = ir_find_attr(n, "auto_pad");
+    const char *how =
+        automatic && automatic->attr->type == ONNX_ATTR_STRING ? automatic->attr->s.data : "NOTSET";
+    size_t count;
+    const int64_t *said = node_ints(n, "pads", &count);
+    memset(pad, 0, 4 * sizeof *pad);
+    if (strcmp(how, "VALID") == 0) return true;
+    if (strcmp(how, "NOTSET") == 0 || how[0] == '\0') {
+        if (said && count != 2 * axes) return false;
+        for (size_t i = 0; said && i < axes; i++) {
+            if (said[i] < 0 || said[axes + i] < 0 || said[i] > 1 << 20 || said[axes + i] > 1 << 20)
+                return false;
+            pad[2 - axes + i] = (size_t)said[i];
+            pad[4 - axes + i] = (size_t)said[axes + i];
+        }
+        return true;
+    }
+    const bool upper = strcmp(how, "SAME_UPPER") == 0;
+    if (!upper && strcmp(how, "SAME_LOWER") != 0) return false;
+    const ir_value *x = n->inputs[0];
+    for (size_t i = 2 - axes; i < 2; i++) {
+        const dim d = x->dims[x->rank - 2 + i];
+        if (!dim_known(d)) return false;
+        const size_t in = (size_t)d, out = (in + stride[i] - 1) / stride[i];
+        const size_t need = (out - 1) * stride[i] + reach[i];
+        const size_t all = need > in ? need - in : 0;
+        pad[i] = upper ? all / 2 : all - all / 2;
+        pad[2 + i] = all - pad[i];
+    }
+    return true;
+}
+
+static bool read_conv(const op_node *n, blocked_conv *st) {
+    const tensor *w = node_f32_constant(n, 1);
+    const ir_value *x = n->inputs[0], *y = n->outputs[0];
+    if (!w || !is_image(x) || !is_image(y) || w->rank != x->rank || w->count == 0) return false;
+    if (n->n_inputs > 2 && n->inputs[2] && !node_f32_constant(n, 2)) return false;
+    if (n->n_inputs > 3 && n->inputs[3]) return false;
+    const size_t axes = x->rank - 2;
+    size_t stride[2], dilation[2], pad[4];
+    const size_t kernel[2] = {axes == 2 ? (size_t)w->dims[2] : 1, (size_t)w->dims[x->rank - 1]};
+    const int64_t groups = node_int(n, "group", 1);
+    if (!two_ints(n, "strides", axes, 1, 1, stride) || !two_ints(n, "dilations", axes, 1, 1, dilation))
+        return false;
+    if (groups < 1 || stride[0] == 0 || stride[1] == 0 || dilation[0] == 0 || dilation[1] == 0) return false;
+    if (kernel[0] > 4096 || kernel[1] > 4096 || dilation[0] > 4096 || dilation[1] > 4096) return false;
+    const size_t reach[2] = {(kernel[0] - 1) * dilation[0] + 1, (kernel[1] - 1) * dilation[1] + 1};
+    if (!read_padding(n, axes, reach, stride, pad)) return false;
+    *st = (blocked_conv){.c = {.in_channels = channels_of(x),
+                               .out_channels = (size_t)w->dims[0],
+                               .groups = (size_t)groups,
+                               .kernel_h = kernel[0],
+                               .kernel_w = kernel[1],
+                               .stride_h = stride[0],
+                               .stride_w = stride[1],
+                               .dilation_h = dilation[0],
+                               .dilation_w = dilation[1],
+                               .pad_top = pad[0],
+                               .pad_left = pad[1],
+                               .low = -INFINITY,
+                               .high = INFINITY,
+                               .out_h = 1,
+                               .out_w = 1,
+                               .in_h = 1,
+                               .in_w = 1},
+                         .end_h = pad[2],
+                         .end_w = pad[3],
+                         .planar_rank = x->rank};
+    if ((size_t)w->dims[1] * st->c.groups != st->c.in_channels || st->c.out_channels % st->c.groups)
+        return false;
+    return conv_choose(&st->c, &st->c.kind);
+}
+
+static status pack_conv(const op_node *n, blocked_conv *st, error *err) {
+    const tensor *w = node_f32_constant(n, 1), *bias = node_f32_constant(n, 2);
+    const size_t floats = conv_packed_floats(&st->c), channels = conv_blocks(st->c.out_channels) * CONV_BLOCK;
+    st->weights = mem_aligned(64, floats * sizeof(float));
+    st->bias = bias ? mem_calloc(channels, sizeof(float)) : NULL;
+    if (!st->weights || (bias && !st->bias)) return ir_no_memory(err);
+    conv_pack(&st->c, w->data, st->weights);
+    if (bias) memcpy(st->bias, bias->data, st->c.out_channels * sizeof(float));
+    return CHURON_OK;
+}
+
+static status lower_conv(layout *l, op_node *n, error *err) {
+    blocked_conv read;
+    if (!read_conv(n, &read)) return CHURON_OK;
+    blocked_conv *st = mem_alloc(sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = read;
+    status made = pack_conv(n, st, err);
+    ir_value *x = n->inputs[0], *y;
+    if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = need_twin(l, n, n->inputs[0], &x, err);
+    if (made == CHURON_OK) made = new_twin(l, n->outputs[0], &y, err);
+    if (made != CHURON_OK) {
+        blocked_conv_free(st);
+        return made;
+    }
+    TRY(rewrite_insert(l->w, n, &op_blocked_conv, n->name, &x, 1, &y, 1, st, NULL, err));
+    rewrite_remove(l->w, n);
+    return CHURON_OK;
+}
+
+/* ---- pools ------------------------------------------------------------------------------------------ */
+
+static bool reads_mean(const op_node *n) {
+    if (node_is(n, "GlobalAveragePool")) return true;
+    if (!node_is(n, "ReduceMean") || node_int(n, "keepdims", 1) != 1 || n->inputs[0]->rank != 4) return false;
+    size_t count;
+    const int64_t *axes = node_ints(n, "axes", &count);
+    if (!axes && n->n_inputs > 1 && n->inputs[1] && n->inputs[1]->is_constant &&
+        n->inputs[1]->constant.type == ELEM_I64) {
+        axes = n->inputs[1]->constant.data;
+        count = n->inputs[1]->constant.count;
+    }
+    if (!axes || count != 2) return false;
+    const int64_t a = axes[0] < 0 ? axes[0] + 4 : axes[0], b = axes[1] < 0 ? axes[1] + 4 : axes[1];
+    return (a == 2 && b == 3) || (a == 3 && b == 2);
+}
+
+static bool read_pool(const op_node *n, blocked_pool *st) {
+    *st = (blocked_pool){.kind = BLOCKED_MEAN};
+    const ir_value *x = n->inputs[0];
+    if (reads_mean(n)) return true;
+    const bool max = node_is(n, "MaxPool");
+    if (!max && !node_is(n, "AveragePool")) return false;
+    if (n->n_outputs > 1 && n->outputs[1]) return false;
+    const size_t axes = x->rank - 2;
+    size_t kernel[2], stride[2], dilation[2], pad[4];
+    if (!two_ints(n, "kernel_shape", axes, 0, 1, kernel) || !two_ints(n, "strides", axes, 1, 1, stride) ||
+        !two_ints(n, "dilations", axes, 1, 1, dilation))
+        return false;
+    if (kernel[0] == 0 || kernel[1] == 0 || kernel[0] > 4096 || kernel[1] > 4096 || stride[0] == 0 ||
+        stride[1] == 0 || dilation[0] != 1 || dilation[1] != 1 || !read_padding(n, axes, kernel, stride, pad))
+        return false;
+    if (pad[0] >= kernel[0] || pad[1] >= kernel[1] || pad[2] >= kernel[0] || pad[3] >= kernel[1])
+        return false;
+    *st = (blocked_pool){.kind = max ? BLOCKED_MAX : BLOCKED_AVERAGE,
+                         .kernel_h = kernel[0],
+                         .kernel_w = kernel[1],
+                         .stride_h = stride[0],
+                         .stride_w = stride[1],
+                         .pad_top = pad[0],
+                         .pad_left = pad[1],
+                         .end_h = pad[2],
+                         .end_w = pad[3],
+                         .ceil = node_int(n, "ceil_mode", 0) != 0,
+                         .count_padding = node_int(n, "count_include_pad", 0) != 0};
+    return true;
+}
+
+static status lower_pool(layout *l, op_node *n, error *err) {
+    blocked_pool read;
+    ir_value *x = twin_of(l, n->inputs[0]), *y;
+    if (!x || !is_image(n->inputs[0]) || !is_image(n->outputs[0]) ||
+        n->outputs[0]->rank != n->inputs[0]->rank || !read_pool(n, &read))
+        return CHURON_OK;
+    blocked_pool *st = mem_alloc(sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = read;
+    status made = new_twin(l, n->outputs[0], &y, err);
+    if (made != CHURON_OK) {
+        mem_free(st);
+        return made;
+    }
+    TRY(rewrite_insert(l->w, n, &op_blocked_pool, n->name, &x, 1, &y, 1, st, NULL, err));
+    rewrite_remove(l->w, n);
+    return CHURON_OK;
+}
+
+/* ---- operators of elements -------------------------------------------------------------------------- */
+
+static bool is_one_of(const op_node *n, const char *const *list) {
+    for (; *list; list++) {
+        if (node_is(n, *list)) return true;
+    }
+    return false;
+}
+
+/* The node reads and writes twins from now on. */
+static status move_over(layout *l, op_node *n, ir_value *const *twins, size_t n_twins, error *err) {
+    ir_value *y;
+    TRY(new_twin(l, n->outputs[0], &y, err));
+    for (size_t i = 0; i < n_twins; i++) n->inputs[i] = twins[i];
+    n->outputs[0] = y;
+    y->producer = n;
+    l->w->changes++;
+    return CHURON_OK;
+}
+
+static status lower_function(layout *l, op_node *n, error *err) {
+    static const char *const finite[] = {
+        "Relu", "LeakyRelu", "Sigmoid",  "Tanh",     "HardSigmoid", "HardSwish", "Elu",
+        "Selu", "Celu",      "Softplus", "Softsign", "Mish",        "Gelu",      "Swish",
+        "Abs",  "Neg",       "Exp",      "Erf",      "Sqrt",        "Clip",      "ThresholdedRelu",
+        NULL};
+    ir_value *x = twin_of(l, n->inputs[0]);
+    const bool ours = node_is_of(n, "churon", "Unary");
+    if (!x || (!ours && !is_one_of(n, finite)) || !is_image(n->outputs[0])) return CHURON_OK;
+    return move_over(l, n, &x, 1, err);
+}
+
+/* A constant of one number a channel as [1, C/16, 1, 1, 16], or of one number as it is; NULL if it is
+ * another. */
+static status constant_twin(layout *l, ir_value *v, const ir_value *image, ir_value **out, error *err) {
+    *out = NULL;
+    if (!v->is_constant || v->constant.type != ELEM_F32) return CHURON_OK;
+    if (v->constant.count == 1) {
+        *out = v->constant.rank == 0 ? v : NULL;
+        tensor t;
+        if (*out) return CHURON_OK;
+        TRY(tensor_alloc(&t, ELEM_F32, 0, NULL, err));
+        memcpy(t.data, v->constant.data, sizeof(float));
+        return rewrite_constant(l->w, v->name, t, out, err);
+    }
+    const size_t channels = channels_of(image), axis = image->rank - 2;
+    for (size_t k = 0; k < v->constant.rank; k++) {
+        const int64_t want = v->constant.rank - 1 - k == axis ? (int64_t)channels : 1;
+        if (v->constant.dims[k] != want) return CHURON_OK;
+    }
+    if (v->constant.count != channels) return CHURON_OK;
+    const int64_t dims[BLOCKED_RANK] = {1, (int64_t)conv_blocks(channels), 1, 1, CONV_BLOCK};
+    tensor t;
+    TRY(tensor_alloc(&t, ELEM_F32, BLOCKED_RANK, dims, err));
+    memset(t.data, 0, tensor_bytes(&t));
+    memcpy(t.data, v->constant.data, channels * sizeof(float));
+    return rewrite_constant(l->w, v->name, t, out, err);
+}
+
+/* Images of the same channels, whose other axes are equal or 1 (as numpy broadcasts them). */
+static bool can_meet(const ir_value *a, const ir_value *b) {
+    return is_image(a) && is_image(b) && a->rank == b->rank && a->dims[1] == b->dims[1];
+}
+
+static status lower_arithmetic(layout *l, op_node *n, error *err) {
+    static const char *const pairs[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "PRelu", NULL};
+    if (!is_one_of(n, pairs) || n->n_inputs != 2 || n->version < 7 || !is_image(n->outputs[0]))
+        return CHURON_OK;
+    ir_value *a = n->inputs[0], *b = n->inputs[1];
+    ir_value *twins[2] = {twin_of(l, a), twin_of(l, b)};
+    if (!twins[0] && !twins[1]) return CHURON_OK;
+    const ir_value *image = twins[0] ? a : b;
+    if (image->rank != n->outputs[0]->rank || image->dims[1] != n->outputs[0]->dims[1]) return CHURON_OK;
+    if (node_is(n, "Div") && channels_of(image) % CONV_BLOCK && !(b->is_constant && b->constant.count == 1))
+        return CHURON_OK;
+    for (size_t i = 0; i < 2; i++) {
+        ir_value *v = n->inputs[i];
+        if (twins[i]) continue;
+        TRY(constant_twin(l, v, image, &twins[i], err));
+        if (twins[i]) continue;
+        if (v->is_constant || !can_meet(v, image)) return CHURON_OK;
+        TRY(need_twin(l, n, v, &twins[i], err));
+    }
+    if (twin_of(l, a) && twin_of(l, b) && !can_meet(a, b)) return CHURON_OK;
+    return move_over(l, n, twins, 2, err);
+}
+
+/* Blocks stay whole if all but the last input have full ones. */
+static status lower_concat(layout *l, op_node *n, error *err) {
+    if (!node_is(n, "Concat") || node_int(n, "axis", 1) != 1 || !is_image(n->outputs[0]) || n->n_inputs > 64)
+        return CHURON_OK;
+    ir_value *twins[64];
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        ir_value *v = n->inputs[i];
+        twins[i] = twin_of(l, v);
+        if (!twins[i] || v->rank != n->outputs[0]->rank) return CHURON_OK;
+        if (i + 1 < n->n_inputs && channels_of(v) % CONV_BLOCK) return CHURON_OK;
+    }
+    return move_over(l, n, twins, n->n_inputs, err);
+}
+
+/* A batch normalization that stands alone becomes one multiplication and addition. */
+static status lower_batch_norm(layout *l, op_node *n, error *err) {
+    ir_value *x = twin_of(l, n->inputs[0]), *y;
+    if (!x || !node_is(n, "BatchNormalization") || !is_image(n->outputs[0])) return CHURON_OK;
+    for (size_t i = 1; i < n->n_outputs; i++) {
+        if (n->outputs[i]) return CHURON_OK;
+    }
+    const size_t channels = channels_of(n->inputs[0]), room = conv_blocks(channels) * CONV_BLOCK;
+    const tensor *t[5] = {0};
+    for (size_t i = 1; i < 5; i++) {
+        t[i] = node_f32_constant(n, i);
+        if (!t[i] || t[i]->count != channels) return CHURON_OK;
+    }
+    blocked_affine *st = mem_calloc(1, sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = (blocked_affine){.scale = mem_calloc(room, sizeof(float)),
+                           .shift = mem_calloc(room, sizeof(float)),
+                           .blocks = conv_blocks(channels),
+                           .low = -INFINITY,
+                           .high = INFINITY};
+    status made = st->scale && st->shift ? CHURON_OK : ir_no_memory(err);
+    if (made == CHURON_OK) made = new_twin(l, n->outputs[0], &y, err);
+    if (made != CHURON_OK) {
+        blocked_affine_free(st);
+        return made;
+    }
+    const double epsilon = (double)node_float(n, "epsilon", 1e-5f);
+    for (size_t c = 0; c < channels; c++) {
+        const float *gain = t[1]->data, *bias = t[2]->data, *mean = t[3]->data, *var = t[4]->data;
+        const double scale = (double)gain[c] / sqrt((double)var[c] + epsilon);
+        st->scale[c] = (float)scale;
+        st->shift[c] = (float)((double)bias[c] - (double)mean[c] * scale);
+    }
+    TRY(rewrite_insert(l->w, n, &op_blocked_affine, n->name, &x, 1, &y, 1, st, NULL, err));
+    rewrite_remove(l->w, n);
+    return CHURON_OK;
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------- */
+
+static status lower(layout *l, op_node *n, error *err) {
+    if (rewrite_removed(n) || n->n_inputs == 0 || n->n_outputs == 0 || !n->inputs[0] || !n->outputs[0])
+        return CHURON_OK;
+    if (node_is(n, "Conv")) return lower_conv(l, n, err);
+    const ir_value *y = n->outputs[0];
+    if (twin_of(l, y)) return CHURON_OK;
+    TRY(lower_pool(l, n, err));
+    if (!rewrite_removed(n)) TRY(lower_batch_norm(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_function(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_arithmetic(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_concat(l, n, err));
+    return CHURON_OK;
+}
+
+/* Values whose maker writes the twin instead, and that somebody may still read: dead code goes later. */
+static status make_planar(layout *l, error *err) {
+    ir_graph *g = l->w->g;
+    for (size_t i = 0; i < l->w->n_values; i++) {
+        ir_value *v = g->values[i], *twin = l->twin[i];
+        if (!twin || !twin->producer || twin->producer->def == &op_to_blocked) continue;
+        size_t place = twin->producer->index; /* or later: insertions move nodes on */
+        while (place < g->n_nodes && g->nodes[place] != twin->producer) place++;
+        blocked_layout *st;
+        TRY(layout_state(v, &st, err));
+        op_node *made;
+        TRY(rewrite_insert(l->w, g->nodes[place], &op_from_blocked, v->name, &twin, 1, &v, 1, st, &made,
+                           err));
+        /* It was put in front of the maker: change places. */
+        g->nodes[place] = twin->producer;
+        g->nodes[place + 1] = made;
+    }
+    return CHURON_OK;
+}
+
+static status sweep(rewriter *w, error *err) {
+    layout l = {.w = w, .twin = mem_calloc(w->n_values + 1, sizeof *l.twin)};
+    if (!l.twin) return ir_no_memory(err);
+    status st = CHURON_OK;
+    for (size_t i = 0; i < w->g->n_nodes && st == CHURON_OK; i++) st = lower(&l, w->g->nodes[i], err);
+    if (st == CHURON_OK) st = make_planar(&l, err);
+    mem_free(l.twin);
+    return st;
+}
+
+status pass_blocked_layout(rewriter *w, error *err) {
+    TRY(rewrite_each(w, sweep, err));
+    return pass_dead_code(w, err); /* the planar forms that nobody reads */
+}

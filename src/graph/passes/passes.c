@@ -1,0 +1,60 @@
+/* passes.c: the list of passes and its walk. */
+#include "graph/passes/passes.h"
+
+#include <string.h>
+
+static const pass passes[] = {
+    {"constant-folding", "computes what depends on constants alone, shape arithmetic included",
+     pass_constant_folding},
+    {"identity", "drops operators that change nothing and joins chains of transpositions", pass_identity},
+    {"common-subexpressions", "computes once what several nodes compute alike", pass_common_subexpressions},
+    {"conv-scale", "takes a batch normalization, scale or shift behind a convolution into its weights",
+     pass_conv_scale},
+    {"activations", "finds SiLU, HardSwish, GELU and Mish that were exported in pieces", pass_activations},
+    {"blocked-layout", "keeps images in blocks of 16 channels between convolutions and pools",
+     pass_blocked_layout},
+    {"conv-epilogue", "adds and activates while a convolution's result is still in the cache",
+     pass_conv_epilogue},
+    {"dead-code", "removes what no output needs", pass_dead_code},
+};
+enum { N_PASSES = sizeof passes / sizeof *passes };
+
+const pass *pass_list(size_t *n) {
+    *n = N_PASSES;
+    return passes;
+}
+
+static bool left_out(const graph_options *o, const char *name) {
+    for (size_t i = 0; i < o->n_no_pass; i++) {
+        if (strcmp(o->no_pass[i], name) == 0 || strcmp(o->no_pass[i], "all") == 0) return true;
+    }
+    return false;
+}
+
+static status check_names(const graph_options *o, error *err) {
+    for (size_t i = 0; i < o->n_no_pass; i++) {
+        bool known = strcmp(o->no_pass[i], "all") == 0;
+        for (size_t k = 0; k < N_PASSES && !known; k++) known = strcmp(o->no_pass[i], passes[k].name) == 0;
+        if (known) continue;
+        str known_names = {0};
+        for (size_t k = 0; k < N_PASSES; k++) str_fmt(&known_names, ", %s", passes[k].name);
+        status st = error_set(err, CHURON_INVALID, "pass: expected all%s, got '%s'", str_cstr(&known_names),
+                              o->no_pass[i]);
+        str_free(&known_names);
+        return st;
+    }
+    return CHURON_OK;
+}
+
+status passes_run(ir_program *p, const graph_options *o, error *err) {
+    TRY(check_names(o, err));
+    exec x;
+    TRY(exec_init(&x, NULL, 1, 0, err));
+    rewriter w = {.program = p, .x = &x};
+    status st = CHURON_OK;
+    for (size_t i = 0; i < N_PASSES && st == CHURON_OK; i++) {
+        if (!left_out(o, passes[i].name)) st = passes[i].run(&w, err);
+    }
+    exec_free(&x, NULL);
+    return st;
+}

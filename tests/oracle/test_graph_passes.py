@@ -1,0 +1,155 @@
+"""Passes change no answer: networks of the kinds that passes rewrite, against ONNX Runtime without its optimizer.
+
+Each network goes through `churon verify --data`, which runs it with every pass; sums may be taken in another order, so
+the tolerance is that of rounding."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="skip: the onnx package cannot be had")
+ort = pytest.importorskip("onnxruntime", reason="skip: the onnxruntime package cannot be had")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+
+class Net:
+    """A graph that grows node by node; weights come from one seed."""
+
+    def __init__(self, seed, shape):
+        self.rng = np.random.default_rng(seed)
+        self.nodes, self.weights, self.count = [], [], 0
+        self.shape = shape
+
+    def constant(self, *shape, low=-0.5, high=0.5):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(self.rng.uniform(low, high, shape).astype(np.float32), name))
+        return name
+
+    def scalar(self, value, shape=()):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.full(shape, value, np.float32), name))
+        return name
+
+    def op(self, kind, *inputs, **attrs):
+        self.count += 1
+        out = f"v{self.count}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [out], name=f"n{self.count}", **attrs))
+        return out
+
+    def conv(self, x, channels, out, kernel, axes=2, groups=1, bias=True, **attrs):
+        w = self.constant(out, channels // groups, *[kernel] * axes)
+        return self.op("Conv", x, w, *([self.constant(out)] if bias else []), group=groups, **attrs)
+
+    def norm(self, x, channels):
+        return self.op("BatchNormalization", x, self.constant(channels), self.constant(channels), self.constant(channels),
+                       self.constant(channels, low=0.5, high=2.0))
+
+    def model(self, *outputs):
+        graph = helper.make_graph(self.nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
+                                  [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs], self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def check(churon, folder, model, x):
+    folder.mkdir()
+    onnx.save(model, folder / "model.onnx")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    case = folder / "test_data_set_0"
+    case.mkdir()
+    (case / "input_0.pb").write_bytes(numpy_helper.from_array(x, "x").SerializeToString())
+    for i, y in enumerate(session.run(None, {"x": x})):
+        (case / f"output_{i}.pb").write_bytes(numpy_helper.from_array(y).SerializeToString())
+    done = subprocess.run([churon, "verify", "--data", str(folder), "--rtol", "1e-3", "--atol", "2e-5", "--json"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["failed"] == 0
+
+
+def residual(n):
+    """Convolution, normalization, function; a shortcut; pools; what a classifier ends with."""
+    x = n.op("Relu", n.norm(n.conv("x", 3, 24, 7, strides=[2, 2], pads=[3, 3, 3, 3]), 24))
+    x = n.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = n.op("Relu", n.norm(n.conv(x, 24, 20, 1, bias=False), 20))
+    y = n.norm(n.conv(y, 20, 40, 3, pads=[1, 1, 1, 1]), 40)
+    x = n.op("Relu", n.op("Add", y, n.conv(x, 24, 40, 1)))
+    x = n.op("Mul", n.conv(x, 40, 16, 3, dilations=[2, 2], pads=[2, 2, 2, 2]), n.constant(16, 1, 1))
+    return [n.op("Flatten", n.op("GlobalAveragePool", x)), x]
+
+
+def inception(n):
+    """Branches that are concatenated, whole blocks and not; averages that count padding and do not."""
+    x = n.op("LeakyRelu", n.conv("x", 3, 32, 3, pads=[1, 1, 1, 1]), alpha=0.1)
+    a = n.op("Relu", n.conv(x, 32, 16, 1))
+    b = n.op("Clip", n.conv(x, 32, 48, 5, auto_pad="SAME_UPPER"), n.scalar(0.0), n.scalar(6.0))
+    c = n.conv(n.op("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), 32, 9, 1)
+    d = n.op("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    y = n.op("Concat", a, b, c, axis=1)
+    z = n.op("Concat", a, c, d, axis=1)
+    return [n.op("Relu", n.norm(y, 73)), n.op("Sigmoid", z)]
+
+
+def mobile(n):
+    """Depthwise and grouped convolutions, squeeze and excitation, functions in pieces."""
+    x = n.conv("x", 3, 32, 3, strides=[2, 2], pads=[1, 1, 1, 1])
+    x = n.op("Mul", x, n.op("Sigmoid", x))
+    y = n.conv(x, 32, 32, 3, groups=32, pads=[1, 1, 1, 1])
+    y = n.op("Div", n.op("Mul", y, n.op("Clip", n.op("Add", y, n.scalar(3.0)), n.scalar(0.0), n.scalar(6.0))), n.scalar(6.0))
+    s = n.op("Relu", n.conv(n.op("GlobalAveragePool", y), 32, 8, 1))
+    s = n.op("HardSigmoid", n.conv(s, 8, 32, 1), alpha=1 / 6, beta=0.5)
+    y = n.op("Mul", y, s)
+    y = n.op("Add", n.conv(y, 32, 32, 1), x)
+    g = n.conv(y, 32, 64, 3, groups=2, pads=[1, 1, 1, 1])
+    g = n.op("Mul", g, n.op("Tanh", n.op("Softplus", g)))
+    odd = n.conv(g, 64, 12, 3, groups=4)
+    return [odd, n.op("Elu", n.conv(g, 64, 20, 2, strides=[2, 1], pads=[0, 1, 1, 0]), alpha=0.7)]
+
+
+def gelu(n):
+    """Every order in which exporters write GELU, and what looks like one and is not."""
+    x = n.conv("x", 3, 16, 1)
+    core = lambda: n.op("Add", n.op("Erf", n.op("Div", x, n.scalar(2 ** 0.5))), n.scalar(1.0))
+    a = n.op("Mul", n.op("Mul", x, core()), n.scalar(0.5))
+    b = n.op("Mul", n.op("Mul", x, n.scalar(0.5)), core())
+    c = n.op("Mul", x, n.op("Mul", n.scalar(0.5), core()))
+    d = n.op("Mul", n.op("Mul", x, core()), n.scalar(0.25))
+    return [a, b, c, d]
+
+
+def line(n):
+    """Images of one axis."""
+    x = n.op("Relu", n.conv("x", 3, 40, 5, axes=1, pads=[2, 2], strides=[2]))
+    y = n.norm(n.conv(x, 40, 40, 3, axes=1, dilations=[2], pads=[2, 2]), 40)
+    x = n.op("Tanh", n.op("Add", x, y))
+    return [n.op("MaxPool", x, kernel_shape=[2], strides=[2]), n.op("GlobalAveragePool", x)]
+
+
+def left_alone(n):
+    """Values that are outputs and inputs at once, constants of every shape, identities."""
+    x = n.conv("x", 3, 17, 3)
+    y = n.op("Relu", x)
+    z = n.op("Identity", n.op("Add", y, n.constant(1, 17, 1, 1)))
+    t = n.op("Transpose", n.op("Transpose", z, perm=[0, 2, 3, 1]), perm=[0, 3, 1, 2])
+    u = n.op("Exp", n.op("Mul", t, n.constant(1, 17, 1, 1, low=-1, high=0)))
+    v = n.op("Log", n.op("Add", n.op("Abs", u), n.scalar(1.0, (1,))))
+    return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
+
+
+NETS = [residual, inception, mobile, gelu, line, left_alone]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("build", NETS, ids=[b.__name__ for b in NETS])
+def test_passes_change_no_answer(churon, tmp_path, build, seed):
+    rng = np.random.default_rng(seed)
+    size = [int(rng.integers(24, 40)) for _ in range(1 if build is line else 2)]
+    shape = [int(rng.integers(1, 3)), 3, *size]
+    fixed = Net(seed, shape)
+    x = rng.standard_normal(shape).astype(np.float32)
+    check(churon, tmp_path / "fixed", fixed.model(*build(fixed)), x)
+    if build is not inception:  # SAME padding of unknown sizes is not rewritten: the same net both ways
+        free = Net(seed, ["N", 3, *["H", "W"][-len(size):]])
+        check(churon, tmp_path / "free", free.model(*build(free)), x)
