@@ -4,8 +4,6 @@
 
 #include "base/mem.h"
 
-#include <string.h>
-
 /* ---- lookup ----------------------------------------------------------------------------------------- */
 
 /* Position p stands for the pair tokens[p-2], tokens[p-1]; 0 ends a chain. */
@@ -96,40 +94,37 @@ size_t ngram_draft(const ngram_index *x, const int32_t *tokens, size_t n, size_t
 
 /* ---- how long a draft pays -------------------------------------------------------------------------- */
 
-#define COST_KEEP    0.97  /* of what was known, at each step */
-#define COST_GUESS   0.2   /* of a row beside a step, before it is known: SmolLM2 on two cores */
-#define RECORD_KEEP  0.9f  /* of a sequence's record, at each draft */
+#define COST_NEW     0.25  /* weight of a new step */
+#define COST_ROW     0.15  /* a row more than any that was seen, beside those: a guess */
+#define RECORD_KEEP  0.9f  /* of a job's record, at each draft */
 #define SHARED_KEEP  0.99f /* of the engine's */
-#define PRIOR_WEIGHT 2.0   /* tokens that the engine's record counts as, in a sequence's */
-#define LEAST_GAIN   1.03  /* the throughput that a draft must promise, beside none */
+#define PRIOR_WEIGHT 2.0   /* tokens that the engine's record counts as, in a job's */
+#define LEAST_GAIN   1.03  /* the throughput that drafts must promise, beside none */
 enum { PATIENCE_FIRST = 8, PATIENCE_MOST = 512 };
 
 void step_cost_add(step_cost *c, size_t rows, double seconds) {
-    if (!(seconds > 0) || rows == 0) return;
-    /* One step that the machine held up must not count as a cost of rows. */
-    if (c->weight > 4 && seconds > 4 * c->seconds / c->weight) return;
-    const double r = (double)rows;
-    c->weight = c->weight * COST_KEEP + 1;
-    c->rows = c->rows * COST_KEEP + r;
-    c->seconds = c->seconds * COST_KEEP + seconds;
-    c->rows_rows = c->rows_rows * COST_KEEP + r * r;
-    c->rows_seconds = c->rows_seconds * COST_KEEP + r * seconds;
+    if (!(seconds > 0) || rows == 0 || rows > COST_ROWS) return;
+    float *known = &c->seconds[rows];
+    if (*known == 0.0f) {
+        *known = (float)seconds;
+        return;
+    }
+    /* A step that the machine held up says little. */
+    if (seconds > 2 * (double)*known) seconds = 2 * (double)*known;
+    *known += (float)(COST_NEW * (seconds - (double)*known));
 }
 
-double step_cost_marginal(const step_cost *c, size_t n_rows) {
-    const double n = n_rows ? (double)n_rows : 1;
-    double each = COST_GUESS, fixed = 1 - COST_GUESS;
-    if (c->weight > 4) {
-        const double r = c->rows / c->weight, s = c->seconds / c->weight;
-        const double variance = c->rows_rows / c->weight - r * r;
-        const double slope = variance > 0.05 ? (c->rows_seconds / c->weight - r * s) / variance : 0;
-        if (variance > 0.05 && slope > 0) {
-            each = slope;
-            fixed = s - slope * r > 0 ? s - slope * r : 0;
-        }
-    }
-    const double marginal = each / (fixed / n + each);
-    return marginal < 0.02 ? 0.02 : marginal;
+double step_cost_of(const step_cost *c, size_t rows) {
+    size_t below = rows < COST_ROWS ? rows : COST_ROWS, above = rows;
+    while (below > 0 && c->seconds[below] == 0.0f) below--;
+    while (above <= COST_ROWS && c->seconds[above] == 0.0f) above++;
+    const double low = (double)c->seconds[below], high = above <= COST_ROWS ? (double)c->seconds[above] : 0;
+    if (below == rows) return low;
+    const double far = (double)(rows - below);
+    if (below > 0 && high > 0) return low + (high - low) * far / (double)(above - below);
+    if (below > 0) return low * (1 + COST_ROW * far);
+    if (high > 0) return high / (1 + COST_ROW * (double)(above - rows));
+    return 1 + COST_ROW * (double)rows - COST_ROW;
 }
 
 static size_t class_of(size_t match) {
@@ -137,36 +132,22 @@ static size_t class_of(size_t match) {
     return match <= 2 ? 1 : match <= 3 ? 2 : match <= 7 ? 3 : match <= 15 ? 4 : 5;
 }
 
-/* Probability that a drafted token is right. */
-static double likelihood(const draft_control *c, const draft_control *all, size_t class) {
+double draft_likelihood(const draft_control *c, const draft_control *all, size_t match) {
     static const double guess[DRAFT_CLASSES] = {0.6, 0.3, 0.4, 0.55, 0.75, 0.85};
+    const size_t class = class_of(match);
     const draft_record *r = &c->classes[class], *a = &all->classes[class];
     const double prior = ((double)a->right + PRIOR_WEIGHT * guess[class]) /
                          ((double)a->right + (double)a->wrong + PRIOR_WEIGHT);
     return ((double)r->right + PRIOR_WEIGHT * prior) / ((double)r->right + (double)r->wrong + PRIOR_WEIGHT);
 }
 
-size_t draft_length(draft_control *c, const draft_control *all, size_t match, size_t most, double marginal) {
-    const size_t class = class_of(match);
-    draft_record *r = &c->classes[class];
-    const double p = likelihood(c, all, class);
-    double tokens = 1, right = 1, best = LEAST_GAIN;
-    size_t length = 0;
-    for (size_t k = 1; k <= most && k <= DRAFT_MAX; k++) {
-        right *= p;
-        tokens += right;
-        const double gain = tokens / (1 + marginal * (double)k);
-        if (gain > best) best = gain, length = k;
-    }
-    if (length > 0 || most == 0) {
-        if (length > 0) r->skipped = r->patience = 0;
-        return length;
-    }
+bool draft_probe(draft_control *c, size_t match) {
+    draft_record *r = &c->classes[class_of(match)];
     if (r->patience == 0) r->patience = PATIENCE_FIRST;
-    if (++r->skipped < r->patience) return 0;
+    if (++r->skipped < r->patience) return false;
     r->skipped = 0;
     r->patience = r->patience * 2 < PATIENCE_MOST ? r->patience * 2 : PATIENCE_MOST;
-    return 1;
+    return true;
 }
 
 static void record(draft_record *r, float keep, size_t drafted, size_t accepted) {
@@ -175,8 +156,47 @@ static void record(draft_record *r, float keep, size_t drafted, size_t accepted)
 }
 
 void draft_outcome(draft_control *c, draft_control *all, size_t match, size_t drafted, size_t accepted) {
-    const size_t class = class_of(match);
+    draft_record *r = &c->classes[class_of(match)];
     if (drafted == 0) return;
-    record(&c->classes[class], RECORD_KEEP, drafted, accepted);
-    record(&all->classes[class], SHARED_KEEP, drafted, accepted);
+    record(r, RECORD_KEEP, drafted, accepted);
+    record(&all->classes[class_of(match)], SHARED_KEEP, drafted, accepted);
+    if (accepted == drafted) r->skipped = r->patience = 0;
+}
+
+/* The most promising token that is not chosen yet; n if there is none. */
+static size_t best_offer(const draft_offer *offers, const double *gain, size_t n) {
+    size_t best = n;
+    for (size_t i = 0; i < n; i++) {
+        if (offers[i].length < offers[i].most && (best == n || gain[i] > gain[best])) best = i;
+    }
+    return best;
+}
+
+/* Tokens are taken in order of their promise; where that leads to the most tokens a second, it stops. */
+static void allot(const step_cost *c, size_t rows, size_t room, draft_offer *offers, size_t n) {
+    double gain[DRAFT_OFFERS], tokens = (double)rows, drafting = 0;
+    const double without = tokens / step_cost_of(c, rows);
+    double best = without * LEAST_GAIN;
+    size_t taken = 0, best_taken = 0;
+    uint8_t order[DRAFT_OFFERS * DRAFT_MAX];
+    for (size_t i = 0; i < n; i++) {
+        offers[i].length = 0;
+        gain[i] = offers[i].likelihood;
+    }
+    for (size_t i = best_offer(offers, gain, n); i < n && taken < room; i = best_offer(offers, gain, n)) {
+        order[taken++] = (uint8_t)i;
+        offers[i].length++;
+        tokens += gain[i];
+        drafting += offers[i].seconds;
+        gain[i] *= offers[i].likelihood;
+        const double rate = tokens / (step_cost_of(c, rows + taken) + drafting);
+        if (rate > best) best = rate, best_taken = taken;
+    }
+    while (taken > best_taken) offers[order[--taken]].length--;
+}
+
+void draft_allot(const step_cost *c, size_t rows, size_t room, draft_offer *offers, size_t n) {
+    const size_t first = n < DRAFT_OFFERS ? n : DRAFT_OFFERS;
+    for (size_t i = first; i < n; i++) offers[i].length = 0;
+    allot(c, rows, room, offers, first);
 }

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "lm/speculate.h"
 
+#include <math.h>
 #include <string.h>
 
 static uint32_t seed = 1;
@@ -149,90 +150,141 @@ static void test_every_allocation_may_fail(void **state) {
 
 /* ---- how long a draft pays -------------------------------------------------------------------------- */
 
-static void test_cost_of_a_row(void **state) {
+static void learn(step_cost *c, size_t rows, double seconds) {
+    for (int i = 0; i < 30; i++) step_cost_add(c, rows, seconds);
+}
+
+static bool near(double a, double b) {
+    return fabs(a - b) <= 0.01 * fabs(b);
+}
+
+static void test_cost_of_rows(void **state) {
     (void)state;
     step_cost c = {0};
-    assert_true(step_cost_marginal(&c, 1) > 0.1 && step_cost_marginal(&c, 1) < 0.3); /* a guess */
-    for (size_t i = 0; i < 200; i++) {
-        size_t rows = 1 + i % 8;
-        step_cost_add(&c, rows, 3e-3 + 1e-3 * (double)rows);
-        if (i % 50 == 49) step_cost_add(&c, rows, 0.5); /* the machine was busy: not a cost of rows */
-    }
-    assert_true(step_cost_marginal(&c, 1) > 0.24 && step_cost_marginal(&c, 1) < 0.26);
-    /* in a step of many rows each pays little of the fixed part */
-    assert_true(step_cost_marginal(&c, 27) > 0.89 && step_cost_marginal(&c, 27) < 0.91);
+    assert_true(near(step_cost_of(&c, 1), 1)); /* a guess, in steps of one row */
+    assert_true(step_cost_of(&c, 5) > step_cost_of(&c, 4));
+    learn(&c, 1, 4e-3);
+    assert_true(near(step_cost_of(&c, 1), 4e-3));
+    assert_true(step_cost_of(&c, 4) > 5e-3 && step_cost_of(&c, 4) < 7e-3);
+    learn(&c, 4, 4.4e-3);
+    learn(&c, 6, 8e-3);
+    assert_true(near(step_cost_of(&c, 4), 4.4e-3));
+    assert_true(near(step_cost_of(&c, 5), 6.2e-3)); /* between what is known */
+    assert_true(step_cost_of(&c, 10) > 8e-3);
+    assert_true(step_cost_of(&c, 500) > step_cost_of(&c, 100));
+    step_cost_add(&c, 1, 0.5); /* the machine was busy: once is no new cost */
+    assert_true(step_cost_of(&c, 1) < 5.1e-3);
+    learn(&c, 1, 6e-3);
+    assert_true(near(step_cost_of(&c, 1), 6e-3));
     step_cost_add(&c, 0, 1);
     step_cost_add(&c, 1, 0);
-    step_cost flat = {0};
-    for (size_t i = 0; i < 50; i++) step_cost_add(&flat, 1 + i % 4, 4e-3);
-    assert_true(step_cost_marginal(&flat, 1) >= 0.02); /* never free */
+    step_cost_add(&c, COST_ROWS + 1, 1);
+    assert_true(near(step_cost_of(&c, 1), 6e-3));
 }
 
-/* Length of the next draft after `n` drafts with this rate of right tokens. */
-static size_t settle(draft_control *c, draft_control *all, size_t match, double rate, size_t n,
-                     double marginal) {
-    for (size_t i = 0; i < n; i++) {
-        size_t drafted = draft_length(c, all, match, 8, marginal), accepted = 0;
-        while (accepted < drafted && below(1000) < rate * 1000) accepted++;
-        draft_outcome(c, all, match, drafted, accepted);
-    }
-    draft_control copy = *c;
-    return draft_length(&copy, all, match, 8, marginal);
+/* A step of up to 4 rows takes what one of 1 does; each row more half as much. */
+static step_cost stairs(void) {
+    step_cost c = {0};
+    for (size_t rows = 1; rows <= 32; rows++)
+        learn(&c, rows, 4e-3 + (rows > 4 ? 2e-3 * (double)(rows - 4) : 0));
+    return c;
 }
 
-static void test_length_follows_acceptance(void **state) {
+static void test_lengths_that_pay(void **state) {
     (void)state;
-    draft_control c = {0}, all = {0};
-    size_t good = settle(&c, &all, 10, 0.97, 100, 0.2);
-    assert_true(good >= 5);
-    draft_control d = {0}, none = {0};
-    size_t fair = settle(&d, &none, 10, 0.6, 100, 0.2);
-    assert_true(fair >= 1 && fair <= 4);
-    /* rows that cost as much as tokens: never */
-    draft_control e = {0};
-    assert_int_equal(draft_length(&e, &all, 10, 8, 1.0), 0);
-    /* no more than there is room for */
-    assert_true(draft_length(&c, &all, 10, 2, 0.2) <= 2);
-    assert_int_equal(draft_length(&c, &all, 10, 0, 0.2), 0);
+    step_cost c = stairs();
+    draft_offer one = {.likelihood = 0.9, .most = 16};
+    draft_allot(&c, 1, 100, &one, 1);
+    assert_int_equal(one.length, 3); /* what is free */
+    one.likelihood = 0.05;
+    draft_allot(&c, 1, 100, &one, 1);
+    assert_in_range(one.length, 1, 3);
+    one.likelihood = 0.01;
+    draft_allot(&c, 1, 100, &one, 1);
+    assert_int_equal(one.length, 0); /* not clearly more than without */
+    one = (draft_offer){.likelihood = 0.9, .most = 2};
+    draft_allot(&c, 1, 100, &one, 1);
+    assert_int_equal(one.length, 2);
+    draft_allot(&c, 1, 1, &one, 1);
+    assert_int_equal(one.length, 1);
+    draft_allot(&c, 1, 0, &one, 1);
+    assert_int_equal(one.length, 0);
+    /* where tokens cost as much to draft as to compute, only sure ones do not pay either */
+    one = (draft_offer){.likelihood = 0.9, .most = 8, .seconds = 4e-3};
+    draft_allot(&c, 1, 100, &one, 1);
+    assert_int_equal(one.length, 0);
+    one.seconds = 0.4e-3;
+    draft_allot(&c, 1, 100, &one, 1);
+    assert_int_equal(one.length, 3);
+    /* beside 16 that compute anyway, a row costs a sixth of what it does alone */
+    one.seconds = 0;
+    one.likelihood = 0.3;
+    draft_allot(&c, 16, 100, &one, 1);
+    assert_int_equal(one.length, 0);
 }
 
-/* Drafts that are never right cost few rows, fewer and fewer, and not again in the next sequence. */
+static void test_the_likely_go_first(void **state) {
+    (void)state;
+    step_cost c = stairs();
+    draft_offer offers[2] = {{.likelihood = 0.3, .most = 8}, {.likelihood = 0.95, .most = 8}};
+    draft_allot(&c, 2, 100, offers, 2);
+    assert_int_equal(offers[0].length, 0);
+    assert_int_equal(offers[1].length, 2);
+    draft_offer many[DRAFT_OFFERS + 8];
+    for (size_t i = 0; i < DRAFT_OFFERS + 8; i++)
+        many[i] = (draft_offer){.likelihood = 1, .most = 16, .length = 9};
+    step_cost flat = {0};
+    for (size_t rows = 1; rows <= COST_ROWS; rows++) learn(&flat, rows, 1);
+    learn(&flat, COST_ROWS, 1);
+    draft_allot(&flat, 8, 20, many, DRAFT_OFFERS + 8);
+    size_t sum = 0;
+    for (size_t i = 0; i < DRAFT_OFFERS + 8; i++) sum += many[i].length;
+    assert_int_equal(sum, 20);
+    for (size_t i = DRAFT_OFFERS; i < DRAFT_OFFERS + 8; i++) assert_int_equal(many[i].length, 0);
+}
+
+/* One step after another of one sequence whose drafts are right at this rate; returns tokens drafted. */
+static size_t decode(draft_control *c, draft_control *all, const step_cost *cost, size_t match, double rate,
+                     size_t steps) {
+    size_t drafted = 0;
+    for (size_t i = 0; i < steps; i++) {
+        draft_offer o = {.likelihood = draft_likelihood(c, all, match), .most = 8};
+        size_t accepted = 0;
+        draft_allot(cost, 1, 8, &o, 1);
+        if (o.length == 0 && draft_probe(c, match)) o.length = 1;
+        while (accepted < o.length && below(1000) < rate * 1000) accepted++;
+        draft_outcome(c, all, match, o.length, accepted);
+        drafted += o.length;
+    }
+    return drafted;
+}
+
+static void test_likelihood_follows_the_record(void **state) {
+    (void)state;
+    step_cost cost = stairs();
+    draft_control c = {0}, all = {0}, d = {0};
+    assert_true(draft_likelihood(&c, &all, 20) > draft_likelihood(&c, &all, 2));
+    (void)decode(&c, &all, &cost, 10, 1.0, 100);
+    assert_true(draft_likelihood(&c, &all, 10) > 0.95);
+    assert_true(draft_likelihood(&d, &all, 10) > 0.95); /* a new job begins with what the engine knows */
+    (void)decode(&c, &all, &cost, 10, 0.5, 100);
+    assert_true(draft_likelihood(&c, &all, 10) > 0.3 && draft_likelihood(&c, &all, 10) < 0.7);
+    double other = draft_likelihood(&c, &all, 2);
+    (void)decode(&c, &all, &cost, 10, 0.0, 100);
+    assert_true(draft_likelihood(&c, &all, 2) == other); /* one class does not spoil another */
+}
+
+/* Rows that cost: drafts that are never right are tried less and less, and not again by the next job. */
 static void test_turns_itself_off(void **state) {
     (void)state;
-    draft_control all = {0};
-    size_t spent[2];
-    for (int sequence = 0; sequence < 2; sequence++) {
-        draft_control c = {0};
-        size_t drafted = 0;
-        for (size_t i = 0; i < 2000; i++) {
-            size_t n = draft_length(&c, &all, 4, 8, 0.2);
-            draft_outcome(&c, &all, 4, n, 0);
-            drafted += n;
-        }
-        spent[sequence] = drafted;
-    }
-    assert_true(spent[0] < 40);
-    assert_true(spent[1] < 12); /* probes alone */
-    assert_true(spent[1] > 3);
-}
-
-/* It comes back when drafts become right. */
-static void test_probes_again(void **state) {
-    (void)state;
-    draft_control c = {0}, all = {0};
-    assert_int_equal(settle(&c, &all, 4, 0.0, 100, 0.2), 0);
-    size_t steps = 0, last = 0;
-    while (steps < 3000 && last < 4) {
-        last = draft_length(&c, &all, 4, 8, 0.2);
-        draft_outcome(&c, &all, 4, last, last);
-        steps++;
-    }
-    assert_int_equal(last >= 4, 1);
-    assert_true(steps < 2500);
-    /* a class does not spoil another */
-    draft_control d = {0}, none = {0};
-    (void)settle(&d, &none, 2, 0.0, 100, 0.2);
-    assert_true(draft_length(&d, &none, 20, 8, 0.2) >= 3);
+    step_cost cost = {0};
+    for (size_t rows = 1; rows <= 16; rows++) learn(&cost, rows, 3e-3 + 1e-3 * (double)rows);
+    draft_control all = {0}, first = {0}, second = {0};
+    assert_true(decode(&first, &all, &cost, 4, 0.0, 2000) < 40);
+    size_t probes = decode(&second, &all, &cost, 4, 0.0, 2000);
+    assert_in_range(probes, 4, 12);
+    /* It comes back when drafts become right. */
+    assert_true(decode(&second, &all, &cost, 4, 1.0, 2500) > 2000);
 }
 
 int main(void) {
@@ -242,10 +294,11 @@ int main(void) {
         cmocka_unit_test(test_a_loop_goes_on),
         cmocka_unit_test(test_work_is_bounded),
         cmocka_unit_test(test_every_allocation_may_fail),
-        cmocka_unit_test(test_cost_of_a_row),
-        cmocka_unit_test(test_length_follows_acceptance),
+        cmocka_unit_test(test_cost_of_rows),
+        cmocka_unit_test(test_lengths_that_pay),
+        cmocka_unit_test(test_the_likely_go_first),
+        cmocka_unit_test(test_likelihood_follows_the_record),
         cmocka_unit_test(test_turns_itself_off),
-        cmocka_unit_test(test_probes_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
