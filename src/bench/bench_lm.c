@@ -109,7 +109,7 @@ static engine_verdict go_on(void *user, const sampled *token) {
 }
 
 static status submit_all(bench_lm *l, size_t *n, error *err) {
-    engine_job_options o = {.max_tokens = l->c.gen, .on_token = go_on};
+    engine_job_options o = {.max_tokens = l->c.gen, .no_speculation = true, .on_token = go_on};
     o.sampling = sampler_defaults();
     o.sampling.temperature = 0;
     for (*n = 0; *n < l->c.parallel; (*n)++) TRY(engine_submit(&l->jobs[*n], l->seqs[*n], &o, err));

@@ -20,6 +20,8 @@ struct lm_bundle {
     const kernels *k;
     pool *p;
     lm_model *model;
+    gguf *draft_file; /* NULL: no draft model */
+    lm_model *draft;
     engine *e;
     char *name;
     double load_seconds;
@@ -75,6 +77,32 @@ static status read_sampling(lm_bundle *b, error *err) {
     return st;
 }
 
+/* Guesses are tokens: those of the draft model must mean what the model's do. */
+static status check_same_tokens(const lm_bundle *b, const tokenizer *draft, error *err) {
+    const size_t n = tokenizer_n_tokens(b->tok);
+    if (tokenizer_n_tokens(draft) != n) {
+        return error_set(err, CHURON_INVALID, "expected the model's vocabulary of %zu tokens, got %zu tokens",
+                         n, tokenizer_n_tokens(draft));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const token_text want = tokenizer_bytes(b->tok, (int32_t)i), got = tokenizer_bytes(draft, (int32_t)i);
+        if (want.len == got.len && memcmp(want.data, got.data, got.len) == 0) continue;
+        return error_set(err, CHURON_INVALID, "expected the model's vocabulary, got another token %zu", i);
+    }
+    return CHURON_OK;
+}
+
+static status open_draft(lm_bundle *b, const char *path, error *err) {
+    tokenizer *tok = NULL;
+    TRY(gguf_open(&b->draft_file, path, err));
+    status st = tokenizer_from_gguf(&tok, b->draft_file, err);
+    if (st == CHURON_OK) st = check_same_tokens(b, tok, err);
+    tokenizer_free(tok);
+    if (st == CHURON_OK) st = lm_model_load(&b->draft, b->draft_file, b->k, b->p, err);
+    if (st != CHURON_OK) error_prefix(err, "draft model");
+    return st;
+}
+
 static status open_engine(lm_bundle *b, const lm_bundle_options *o, error *err) {
     TRY(kernels_select(&b->k, err));
     TRY(pool_create(&b->p, o->threads ? o->threads : pool_physical_cores(), err));
@@ -84,7 +112,12 @@ static status open_engine(lm_bundle *b, const lm_bundle_options *o, error *err) 
                          "token_embd.weight: expected %zu rows (the tokenizer's tokens), got %u",
                          tokenizer_n_tokens(b->tok), b->model->config.n_vocab);
     }
-    return engine_create(&b->e, b->model, b->p, &o->engine, err);
+    engine_options options = o->engine;
+    if (o->draft && !options.no_speculation) {
+        TRY(open_draft(b, o->draft, err));
+        options.draft = b->draft;
+    }
+    return engine_create(&b->e, b->model, b->p, &options, err);
 }
 
 status lm_bundle_open(lm_bundle **out, const char *path, const lm_bundle_options *o, error *err) {
@@ -121,10 +154,12 @@ void lm_bundle_close(lm_bundle *b) {
     if (!b || atomic_fetch_sub_explicit(&b->references, 1, memory_order_acq_rel) != 1) return;
     engine_free(b->e);
     lm_model_free(b->model);
+    lm_model_free(b->draft);
     pool_free(b->p);
     template_free(b->chat);
     tokenizer_free(b->tok);
     gguf_free(b->file);
+    gguf_free(b->draft_file);
     mem_free(b->name);
     mem_free(b);
 }

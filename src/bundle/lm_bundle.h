@@ -14,8 +14,9 @@
 typedef struct lm_bundle lm_bundle;
 
 typedef struct lm_bundle_options {
-    size_t threads; /* 0: physical cores */
-    bool text_only; /* tokenizer and template only, no weights (tokenize) */
+    size_t threads;    /* 0: physical cores */
+    bool text_only;    /* tokenizer and template only, no weights (tokenize) */
+    const char *draft; /* path of a smaller model with the same tokens, for engine.draft; NULL: none */
     engine_options engine;
 } lm_bundle_options;
 

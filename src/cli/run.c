@@ -17,8 +17,8 @@
 enum { PROMPT_MAX_BYTES = 64 << 20 };
 
 typedef struct run_options {
-    const char *model, *prompt, *system, *ids, *kv_type_text;
-    kv_type kv_type;
+    const char *model, *prompt, *system, *ids, *kv_type_text, *speculate, *draft;
+    engine_options engine;
     uint64_t max_tokens, logprobs, ctx;
     bool raw, ignore_eos, logprobs_given;
     arg_list stop, bias;
@@ -286,17 +286,21 @@ cleanup:
 
 static int open_and_run(const run_options *o) {
     error err;
-    str path = {0};
+    str path = {0}, draft = {0};
     lm_bundle *b = NULL;
-    lm_bundle_options bo = {.threads = o->common.threads,
-                            .engine = {.context = o->ctx, .max_running = 1, .kv_type = o->kv_type}};
+    lm_bundle_options bo = {.threads = o->common.threads, .engine = o->engine};
     status st;
+    bo.engine.context = o->ctx;
+    bo.engine.max_running = 1;
     TRY_GOTO(store_resolve(o->model, &path, &err));
+    if (o->draft) TRY_GOTO(store_resolve(o->draft, &draft, &err));
+    bo.draft = o->draft ? str_cstr(&draft) : NULL;
     TRY_GOTO(lm_bundle_open(&b, str_cstr(&path), &bo, &err));
 cleanup:;
     int code = st == CHURON_OK ? with_bundle(o, b, str_cstr(&path)) : cli_refuse("run", &err);
     lm_bundle_close(b);
     str_free(&path);
+    str_free(&draft);
     return code;
 }
 
@@ -354,8 +358,10 @@ int cmd_run(int argc, char **argv) {
          .umax = UINT32_MAX,
          .help = "tokens of context (default: what the model was trained with)"},
         settings_kv_type_option(&o.kv_type_text),
+        settings_speculate_option(&o.speculate),
+        settings_draft_option(&o.draft),
     };
-    size_t n = 10;
+    size_t n = 12;
     settings_options(options + n, &o.settings);
     n += settings_count();
     const arg_command c = {
@@ -380,8 +386,11 @@ int cmd_run(int argc, char **argv) {
         o.model = argv[0];
         o.prompt = n_args > 1 ? argv[1] : NULL;
         code = check_usage(&c, &o);
-        if (code == EXIT_YES && !settings_kv_type(o.kv_type_text, &o.kv_type)) {
+        if (code == EXIT_YES && !settings_kv_type(o.kv_type_text, &o.engine.kv_type)) {
             code = args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, o.kv_type_text);
+        }
+        if (code == EXIT_YES && !settings_speculate(o.speculate, &o.engine)) {
+            code = args_wrong(&c, "--speculate", SETTINGS_SPECULATE, o.speculate);
         }
         if (code == EXIT_YES && o.stop.n > 64) code = args_wrong(&c, "--stop", "at most 64", "more");
         error err;

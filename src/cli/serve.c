@@ -14,8 +14,8 @@
 #include <string.h>
 
 typedef struct serve_flags {
-    const char *host, *name, *tls_cert, *tls_key, *keys, *kv_type_text;
-    kv_type kv_type;
+    const char *host, *name, *tls_cert, *tls_key, *keys, *kv_type_text, *speculate, *draft;
+    engine_options engine;
     uint64_t port, ctx, kv_memory, max_running, max_queued_tokens, step_tokens, max_body, max_connections;
     double inter_token_ms;
     bool no_prefix_cache;
@@ -46,11 +46,14 @@ static status open_model(lm_bundle **out, const char *path, const serve_flags *f
     const bool started = pthread_create(&thread, NULL, run_digest, &task) == 0;
     if (!started) (void)run_digest(&task);
     const lm_bundle_options o = {.threads = (size_t)threads,
+                                 .draft = f->draft,
                                  .engine = {.context = (size_t)f->ctx,
                                             .max_running = (size_t)f->max_running,
                                             .max_queued_tokens = (size_t)f->max_queued_tokens,
                                             .step_tokens = (size_t)f->step_tokens,
-                                            .kv_type = f->kv_type,
+                                            .kv_type = f->engine.kv_type,
+                                            .no_speculation = f->engine.no_speculation,
+                                            .draft_tokens = f->engine.draft_tokens,
                                             .kv_memory = f->kv_memory,
                                             .inter_token_target = f->inter_token_ms / 1e3,
                                             .no_prefix_cache = f->no_prefix_cache,
@@ -161,6 +164,8 @@ int cmd_serve(int argc, char **argv) {
          .umin = 1,
          .help = "memory for the KV cache (default: max-running contexts, at most half of what is free)"},
         settings_kv_type_option(&f.kv_type_text),
+        settings_speculate_option(&f.speculate),
+        settings_draft_option(&f.draft),
         {.name = "max-running",
          .kind = ARG_UINT,
          .target = &f.max_running,
@@ -236,8 +241,11 @@ int cmd_serve(int argc, char **argv) {
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     if (f.name && !*f.name) return args_wrong(&c, "--name", "a name", "\"\"");
-    if (!settings_kv_type(f.kv_type_text, &f.kv_type)) {
+    if (!settings_kv_type(f.kv_type_text, &f.engine.kv_type)) {
         return args_wrong(&c, "--kv-type", SETTINGS_KV_TYPES, f.kv_type_text);
+    }
+    if (!settings_speculate(f.speculate, &f.engine)) {
+        return args_wrong(&c, "--speculate", SETTINGS_SPECULATE, f.speculate);
     }
     if (!f.tls_cert != !f.tls_key) {
         return args_wrong(&c, f.tls_cert ? "--tls-key" : "--tls-cert", "a file beside the other", "nothing");
@@ -249,7 +257,10 @@ int cmd_serve(int argc, char **argv) {
     char *id = NULL;
     char digest[DIGEST_HEX] = "";
     key_list keys = {0};
+    str draft = {0};
     status st = store_resolve(argv[0], &path, &err);
+    if (st == CHURON_OK && f.draft) st = store_resolve(f.draft, &draft, &err);
+    if (f.draft) f.draft = str_cstr(&draft);
     if (st == CHURON_OK && f.keys) st = keys_read(&keys, f.keys, &err);
     if (st == CHURON_OK) st = open_model(&b, str_cstr(&path), &f, &keys, common.threads, digest, &err);
     if (st == CHURON_OK) {
@@ -261,5 +272,6 @@ int cmd_serve(int argc, char **argv) {
     mem_free(id);
     keys_free(&keys);
     str_free(&path);
+    str_free(&draft);
     return st == CHURON_OK ? EXIT_YES : cli_refuse(c.name, &err);
 }

@@ -156,3 +156,35 @@ bool settings_kv_type(const char *text, kv_type *out) {
     }
     return false;
 }
+
+arg_option settings_speculate_option(const char **text) {
+    return (arg_option){.name = "speculate",
+                        .kind = ARG_STRING,
+                        .target = (void *)(uintptr_t)text,
+                        .value = "N|off",
+                        .help =
+                            "guess up to N tokens ahead and check them together (default: 8); the answer is "
+                            "the same"};
+}
+
+arg_option settings_draft_option(const char **model) {
+    return (arg_option){.name = "draft",
+                        .kind = ARG_STRING,
+                        .target = (void *)(uintptr_t)model,
+                        .value = "MODEL",
+                        .help = "a smaller model with the same tokens that guesses too"};
+}
+
+bool settings_speculate(const char *text, engine_options *o) {
+    if (!text) return true;
+    if (strcmp(text, "off") == 0) {
+        o->no_speculation = true;
+        return true;
+    }
+    uint64_t n = 0;
+    char expected[ARG_EXPECTED];
+    const arg_option number = {.name = "speculate", .kind = ARG_UINT, .target = &n, .umin = 1, .umax = 16};
+    if (!arg_option_set(&number, text, expected)) return false;
+    o->draft_tokens = (size_t)n;
+    return true;
+}

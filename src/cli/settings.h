@@ -35,4 +35,11 @@ arg_option settings_kv_type_option(const char **text);
 bool settings_kv_type(const char *text, kv_type *out);
 #define SETTINGS_KV_TYPES "f16 or q8" /* what a wrong one should have been */
 
+/* --speculate and --draft: how the next tokens are guessed. */
+arg_option settings_speculate_option(const char **text);
+arg_option settings_draft_option(const char **model);
+/* NULL: as *o says. False: neither "off" nor a number of tokens that can be. */
+bool settings_speculate(const char *text, engine_options *o);
+#define SETTINGS_SPECULATE "off or 1..16"
+
 #endif

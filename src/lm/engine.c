@@ -50,6 +50,11 @@ static status settle_options(engine *e, const engine_options *o, error *err) {
     if (e->o.max_running > 4096) {
         return error_set(err, CHURON_INVALID, "max_running: expected 1..4096, got %zu", o->max_running);
     }
+    if (e->o.draft_tokens > DRAFT_MAX) {
+        return error_set(err, CHURON_INVALID, "draft_tokens: expected 1..%d, got %zu", (int)DRAFT_MAX,
+                         o->draft_tokens);
+    }
+    if (!e->o.draft_tokens) e->o.draft_tokens = 8;
     if (e->o.kv_type >= KV_TYPE_COUNT) {
         return error_set(err, CHURON_INVALID, "kv_type: expected 0..%d, got %d", KV_TYPE_COUNT - 1,
                          (int)e->o.kv_type);
@@ -99,6 +104,21 @@ static status create_scheduler(engine *e, error *err) {
     return CHURON_OK;
 }
 
+static status create_guesser(engine *e, error *err) {
+    const lm_config *c = &e->o.draft->config;
+    if (c->n_vocab != e->m->config.n_vocab) {
+        return error_set(err, CHURON_INVALID,
+                         "draft: expected a model with the same vocabulary (%u tokens), got %u tokens",
+                         e->m->config.n_vocab, c->n_vocab);
+    }
+    const draft_model_options o = {.kv_type = e->o.kv_type,
+                                   .context = e->o.context,
+                                   .max_running = e->o.max_running,
+                                   .step_tokens = e->o.step_tokens,
+                                   .kv_memory = (e->o.kv_memory ? e->o.kv_memory : free_memory() / 2) / 4};
+    return draft_model_create(&e->guesser, e->o.draft, e->p, &o, err);
+}
+
 status engine_create(engine **out, const lm_model *m, pool *p, const engine_options *o, error *err) {
     *out = NULL;
     status st = CHURON_OK;
@@ -117,6 +137,7 @@ status engine_create(engine **out, const lm_model *m, pool *p, const engine_opti
     TRY_GOTO(create_scheduler(e, err));
     TRY_GOTO(forward_create(&e->f, m, p, kv_cache_pool(e->kv), e->o.step_tokens + e->o.max_running,
                             e->o.max_running, e->o.context, LOGITS_SLICE, err));
+    if (e->o.draft && !e->o.no_speculation) TRY_GOTO(create_guesser(e, err));
     *out = e;
     e = NULL;
 cleanup:
@@ -126,6 +147,7 @@ cleanup:
 
 void engine_free(engine *e) {
     if (!e) return;
+    draft_model_free(e->guesser);
     forward_free(e->f);
     sched_free(e->sched);
     kv_cache_free(e->kv);
@@ -247,7 +269,9 @@ void engine_load_get(engine *e, engine_load *out) {
                          .preemptions = sched_preemptions(e->sched),
                          .cache_queries = e->cache_queries,
                          .cache_hits = e->cache_hits,
-                         .cache_evictions = kv_cache_evictions(e->kv)};
+                         .cache_evictions = kv_cache_evictions(e->kv),
+                         .drafted = e->drafted,
+                         .accepted = e->accepted};
     (void)sched_running(e->sched, &out->running);
     pthread_mutex_unlock(&e->lock);
 }

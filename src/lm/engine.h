@@ -27,16 +27,22 @@ typedef struct engine_tenant {
 } engine_tenant;
 
 typedef struct engine_options {
-    size_t context;               /* tokens a sequence may hold; 0: trained. Over the trained: CHURON_LIMIT */
-    size_t max_running;           /* sequences in one step; 0: 16 */
-    size_t max_queued_tokens;     /* prompt tokens waiting for a place; over it submit gives CHURON_BUSY; 0:
-                                     65,536 */
-    size_t step_tokens;           /* budget of a step; 0: 128 */
-    kv_type kv_type;              /* how keys and values are kept; 0: KV_F16 */
-    uint64_t kv_memory;           /* bytes; 0: max_running * context, at most half of free memory */
-    double inter_token_target;    /* seconds between tokens of a sequence that decodes: the chunks of prompts
-                                     shrink until steps keep it; 0: 0.05 */
-    bool no_prefix_cache;         /* every prompt is computed whole */
+    size_t context;            /* tokens a sequence may hold; 0: trained. Over the trained: CHURON_LIMIT */
+    size_t max_running;        /* sequences in one step; 0: 16 */
+    size_t max_queued_tokens;  /* prompt tokens waiting for a place; over it submit gives CHURON_BUSY; 0:
+                                  65,536 */
+    size_t step_tokens;        /* budget of a step; 0: 128 */
+    kv_type kv_type;           /* how keys and values are kept; 0: KV_F16 */
+    uint64_t kv_memory;        /* bytes; 0: max_running * context, at most half of free memory */
+    double inter_token_target; /* seconds between tokens of a sequence that decodes: the chunks of prompts
+                                  shrink until steps keep it; 0: 0.05 */
+    bool no_prefix_cache;      /* every prompt is computed whole */
+    bool no_speculation;       /* one token of a sequence in a step, always */
+    size_t draft_tokens;       /* most tokens of a sequence that are guessed ahead and checked in a step, up
+                                  to 16; 0: 8. Never changes an answer */
+    bool draft_always;         /* whether it pays or not */
+    const lm_model *draft;     /* a smaller model of the same vocabulary that guesses; borrowed; NULL: guesses
+                                  come from the sequence itself alone */
     const engine_tenant *tenants; /* those whose weight is not 1; copied */
     size_t n_tenants;
 } engine_options;
@@ -81,6 +87,7 @@ typedef struct engine_job_options {
     size_t max_tokens;       /* 0: score only: computes the sequence, calls on_logits, ends with LENGTH */
     const int32_t *stop_ids; /* copied; ends the answer; the id is reported but gives no text */
     size_t n_stop_ids;
+    bool no_speculation;
     bool all_logits;  /* on_logits for every position computed, not only the last */
     int32_t priority; /* lower goes first; jobs of one priority share by tenant, then by arrival */
     double deadline;  /* clock_seconds() after which it ends with ENGINE_DEADLINE; 0: none */
@@ -97,6 +104,7 @@ typedef struct engine_job_stats {
     size_t prompt_tokens, tokens;
     size_t cached_tokens;                /* of the prompt, found in the prefix cache */
     size_t preemptions;                  /* how often its pages were taken and computed again */
+    size_t drafted, accepted;            /* tokens that were guessed and checked; that were right */
     double queue_s, prefill_s, decode_s; /* wall time to first token, and from there on */
 } engine_job_stats;
 
@@ -142,6 +150,7 @@ typedef struct engine_load {
     uint64_t steps, prompt_tokens, generated_tokens;
     uint64_t preemptions, cache_queries, cache_hits; /* in tokens of prompts: asked for, found */
     uint64_t cache_evictions;                        /* pages */
+    uint64_t drafted, accepted;                      /* tokens guessed and checked; right */
 } engine_load;
 void engine_load_get(engine *e, engine_load *out); /* any thread */
 

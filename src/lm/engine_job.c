@@ -7,6 +7,7 @@
 
 static void job_destroy(engine_job *j) {
     sampler_free(j->sampler);
+    draft_seq_close(&j->guesser);
     mem_free(j->stop_ids);
     mem_free(j);
 }
@@ -50,6 +51,7 @@ static status job_prepare(engine_job *j, error *err) {
         memcpy(j->stop_ids, j->o.stop_ids, j->o.n_stop_ids * sizeof *j->stop_ids);
         j->o.stop_ids = j->stop_ids;
     }
+    if (engine_speculates(j)) TRY(engine_draft_open(j, err));
     return settle_limit(j, err);
 }
 
@@ -110,7 +112,9 @@ engine_job_stats engine_job_stats_get(const engine_job *j) {
     engine_job_stats s = {.prompt_tokens = j->prompt_tokens,
                           .tokens = j->tokens,
                           .cached_tokens = j->cached_tokens,
-                          .preemptions = j->sched.preemptions};
+                          .preemptions = j->sched.preemptions,
+                          .drafted = j->drafted,
+                          .accepted = j->accepted};
     double end = j->ended != 0.0 ? j->ended : clock_seconds();
     double started = j->started != 0.0 ? j->started : end;
     double first = j->first_token != 0.0 ? j->first_token : end;

@@ -1,5 +1,5 @@
 /* engine_part.h: what the parts of the engine share: engine.c (creation, load, who steps), engine_seq.c,
- * engine_job.c, engine_memory.c (the scheduler's pages) and engine_step.c.
+ * engine_job.c, engine_memory.c (the scheduler's pages), engine_draft.c (guesses) and engine_step.c.
  *
  * State that threads share (the scheduler, the pages, what callers may ask of a job) is guarded by one mutex.
  * A step takes it to choose its work and to publish its results; the model runs in between without it.
@@ -8,10 +8,12 @@
 #ifndef LM_ENGINE_PART_H
 #define LM_ENGINE_PART_H
 
+#include "lm/draft_model.h"
 #include "lm/engine.h"
 #include "lm/forward.h"
 #include "lm/kv_cache.h"
 #include "lm/scheduler.h"
+#include "lm/speculate.h"
 
 #include <pthread.h>
 
@@ -22,9 +24,10 @@ struct engine_seq {
     kv_seq kv;       /* holds pages only while its job runs */
     int32_t *tokens; /* [context] */
     size_t n_tokens;
-    size_t n_public; /* under the lock: those that a fork may copy while a job computes */
-    size_t own;      /* tokens that a job of this sequence (or what it is a copy of) has computed */
-    engine_job *job; /* unfinished, or NULL */
+    size_t n_public;     /* under the lock: those that a fork may copy while a job computes */
+    size_t own;          /* tokens that a job of this sequence (or what it is a copy of) has computed */
+    engine_job *job;     /* unfinished, or NULL */
+    ngram_index *lookup; /* of tokens; NULL until a job speculates */
 };
 
 struct engine_job {
@@ -50,6 +53,13 @@ struct engine_job {
     engine_job *next_ending; /* stepper's list */
     sampled out;             /* of this step */
     bool wants_output, sampled;
+    /* guesses: tokens[n_tokens ..) of the sequence while they are checked */
+    draft_control control;
+    draft_seq guesser;        /* what the draft model knows of the sequence */
+    size_t n_draft, n_right;  /* of this step; the first n_right were sampled too */
+    size_t match;             /* where the draft came from: tokens that matched, 0: the draft model */
+    bool refuted;             /* another token was sampled than was guessed */
+    size_t drafted, accepted; /* of all steps */
 };
 
 struct engine {
@@ -72,9 +82,20 @@ struct engine {
     engine_job **out_job; /* job of each kept row */
     size_t *out_position;
     size_t n_spans, n_outputs;
+    size_t n_rows;
     engine_job **batch; /* jobs of the logits slice that sample */
     float **batch_logits;
     size_t n_batch;
+    /* guesses, the stepper's */
+    step_cost cost;
+    draft_control control;
+    draft_model *guesser; /* NULL: none */
+    double guess_seconds; /* of one of its passes, of late; 0: not known */
+    draft_offer offers[DRAFT_OFFERS];
+    draft_ask asks[DRAFT_OFFERS];
+    engine_job *offered[DRAFT_OFFERS];
+    size_t n_offers;
+    uint64_t drafted, accepted; /* under the lock */
 };
 
 enum { LOGITS_SLICE = 16 };
@@ -89,6 +110,20 @@ static inline const engine_job *job_of_const(const sched_job *j) {
 
 /* engine_memory.c: pages for the scheduler. ctx is the engine; with the lock. */
 sched_memory engine_memory(engine *e);
+
+/* engine_draft.c. Whether a job may have guesses, and what it needs for them: at submit; may allocate. */
+bool engine_speculates(const engine_job *j);
+MUST_USE status engine_draft_open(engine_job *j, error *err);
+/* Guesses for the jobs of a step, span_job[n_spans], that decode; sets their n_draft. Without the lock. */
+void engine_draft(engine *e);
+/* With the lock: makes room for them, or takes some back. */
+void engine_draft_reserve(engine *e);
+/* A token was sampled for a job, and is not yet entered in its sequence: was it guessed? */
+void engine_draft_check(engine_job *j, int32_t id);
+/* With the lock: keys and values of wrong guesses are forgotten, and the outcome is recorded. */
+void engine_draft_done(engine_job *j);
+/* With the lock, by the stepper: the job ends. */
+void engine_draft_release(engine_job *j);
 
 /* engine_step.c: one step by the thread that holds `stepping`, without the lock. Returns false if there was
  * nothing to do. */

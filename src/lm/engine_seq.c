@@ -20,6 +20,7 @@ static void seq_destroy(engine_seq *s) {
     if (s->kv.pages) kv_seq_close(e->kv, &s->kv);
     e->n_sequences--;
     pthread_mutex_unlock(&e->lock);
+    ngram_free(s->lookup);
     mem_free(s->tokens);
     mem_free(s);
 }
@@ -132,6 +133,7 @@ status engine_seq_truncate(engine_seq *s, size_t length, error *err) {
     if (length > s->n_tokens) {
         return error_set(err, CHURON_INVALID, "length: expected at most %zu, got %zu", s->n_tokens, length);
     }
+    if (s->lookup) ngram_truncate(s->lookup, length);
     s->n_tokens = length;
     if (s->own > length) s->own = length;
     return CHURON_OK;

@@ -17,6 +17,7 @@ bool engine_has_work(const engine *e) {
 /* With the lock: the job's pages and its place are back. */
 static void take_out(engine *e, engine_job *j, engine_job **list) {
     sched_end(e->sched, &j->sched);
+    engine_draft_release(j);
     j->next_ending = *list;
     *list = j;
 }
@@ -90,16 +91,16 @@ static engine_job *take_out_stuck(engine *e) {
 
 static void add_span(engine *e, engine_job *j) {
     engine_seq *s = j->seq;
-    const size_t from = s->kv.length, n = j->sched.planned, end = from + n;
-    const bool last = end == s->n_tokens;
-    size_t outputs = last ? 1 : 0;
+    const size_t from = s->kv.length, n = j->sched.planned + j->n_draft, end = from + n;
+    const bool last = from + j->sched.planned == s->n_tokens;
+    size_t outputs = last ? 1 + j->n_draft : 0;
     if (j->o.all_logits) {
         const size_t first = from > j->reported ? from : j->reported;
         outputs = end > first ? end - first : 0;
     }
-    e->spans[e->n_spans] =
+    e->n_rows += n;
+    e->spans[e->n_spans++] =
         (span){.kv = &s->kv, .tokens = s->tokens + from, .n = n, .position = from, .n_outputs = outputs};
-    e->span_job[e->n_spans++] = j;
     j->wants_output = last;
     for (size_t i = 0; i < outputs; i++) {
         e->out_job[e->n_outputs] = j;
@@ -108,13 +109,26 @@ static void add_span(engine *e, engine_job *j) {
 }
 
 /* With the lock. */
-static void plan_spans(engine *e) {
-    size_t n;
+static void plan_jobs(engine *e) {
     mem_guard_begin();
-    sched_job *const *plan = sched_plan(e->sched, &n);
+    sched_job *const *plan = sched_plan(e->sched, &e->n_spans);
     mem_guard_end();
-    e->n_spans = e->n_outputs = 0;
-    for (size_t i = 0; i < n; i++) add_span(e, job_of(plan[i]));
+    for (size_t i = 0; i < e->n_spans; i++) e->span_job[i] = job_of(plan[i]);
+}
+
+/* Guesses, where they pay, then the spans. Without the lock. */
+static void plan_spans(engine *e) {
+    const size_t n = e->n_spans;
+    mem_guard_begin();
+    engine_draft(e);
+    mem_guard_end();
+    if (e->n_offers > 0) {
+        pthread_mutex_lock(&e->lock);
+        engine_draft_reserve(e);
+        pthread_mutex_unlock(&e->lock);
+    }
+    e->n_spans = e->n_outputs = e->n_rows = 0;
+    for (size_t i = 0; i < n; i++) add_span(e, e->span_job[i]);
 }
 
 static bool is_stop_id(const engine_job *j, int32_t id) {
@@ -148,6 +162,7 @@ static void deliver(engine_job *j) {
     }
     engine_seq *s = j->seq;
     if (j->tokens++ == 0) j->first_token = clock_seconds();
+    engine_draft_check(j, j->out.id);
     s->tokens[s->n_tokens++] = j->out.id;
     sampler_accept(j->sampler, j->out.id);
     engine_verdict verdict = j->o.on_token ? j->o.on_token(j->o.user, &j->out) : ENGINE_GO_ON;
@@ -173,25 +188,35 @@ static void sample_batch(engine *e) {
     }
 }
 
+/* The rows [from, from + n) whose logits say what comes next: of each job at most one, and of those with
+ * guesses the one behind the last token that was confirmed. */
+static void choose_rows(engine *e, float *logits, size_t from, size_t n) {
+    e->n_batch = 0;
+    for (size_t i = 0; i < n; i++) {
+        engine_job *j = e->out_job[from + i];
+        if (!j->wants_output || j->refuted || j->ending != ENGINE_RUNNING) continue;
+        if (e->out_position[from + i] + 1 != j->seq->n_tokens) continue;
+        e->batch[e->n_batch] = j;
+        e->batch_logits[e->n_batch++] = logits + i * e->m->config.n_vocab;
+        j->sampled = false;
+    }
+}
+
 /* Rows of logits in slices, sampled by all threads, delivered in order. */
 static void finish_outputs(engine *e) {
     for (size_t from = 0; from < e->n_outputs; from += LOGITS_SLICE) {
         size_t n = e->n_outputs - from < LOGITS_SLICE ? e->n_outputs - from : LOGITS_SLICE;
         float *logits = forward_logits(e->f, from, n);
-        e->n_batch = 0;
         for (size_t i = 0; i < n; i++) {
             engine_job *j = e->out_job[from + i];
-            float *row = logits + i * e->m->config.n_vocab;
             const size_t position = e->out_position[from + i];
-            if (j->o.on_logits) j->o.on_logits(j->o.user, position, row);
+            if (j->o.on_logits) j->o.on_logits(j->o.user, position, logits + i * e->m->config.n_vocab);
             j->reported = position + 1;
-            if (!j->wants_output || position + 1 != j->seq->n_tokens) continue;
-            e->batch[e->n_batch] = j;
-            e->batch_logits[e->n_batch++] = row;
-            j->sampled = false;
         }
-        sample_batch(e);
-        for (size_t i = 0; i < e->n_batch; i++) deliver(e->batch[i]);
+        for (choose_rows(e, logits, from, n); e->n_batch > 0; choose_rows(e, logits, from, n)) {
+            sample_batch(e);
+            for (size_t i = 0; i < e->n_batch; i++) deliver(e->batch[i]);
+        }
     }
 }
 
@@ -200,6 +225,7 @@ static void finish_outputs(engine *e) {
 /* With the lock: what the step computed is known to the scheduler and to others with the same beginning. */
 static void publish_job(engine *e, engine_job *j, engine_job **ended) {
     engine_seq *s = j->seq;
+    engine_draft_done(j);
     const size_t end = s->kv.length < j->prompt_tokens ? s->kv.length : j->prompt_tokens;
     const size_t prompt = end > j->counted ? end - j->counted : 0;
     const size_t generated = j->tokens - j->public_tokens;
@@ -223,14 +249,17 @@ bool engine_step(engine *e) {
     pthread_mutex_lock(&e->lock);
     engine_job *ended = take_out_those_that_must(e);
     bool did = ended != NULL;
-    plan_spans(e);
+    plan_jobs(e);
     if (e->n_spans == 0 && !ended && sched_n_waiting(e->sched) > 0) ended = take_out_stuck(e);
     pthread_mutex_unlock(&e->lock);
     end_jobs(e, ended);
     if (e->n_spans == 0) return did;
 
+    plan_spans(e);
+    const double planned = clock_seconds();
     forward_run(e->f, e->spans, e->n_spans);
     finish_outputs(e);
+    if (e->n_rows == e->n_outputs) step_cost_add(&e->cost, e->n_rows, clock_seconds() - planned);
 
     ended = NULL;
     pthread_mutex_lock(&e->lock);

@@ -113,6 +113,23 @@ def test_unknown_kv_type(churon, smollm2, command):
     refused(churon_run(churon, command, smollm2, *more, "--kv-type", "q4"), 2, "--kv-type", "f16 or q8", "q4")
 
 
+def test_guesses_do_not_change_the_answer(churon, smollm2):
+    text = "one two three four five six seven eight nine ten eleven twelve " * 3
+    command = ["run", smollm2, text, "--raw", "--max-tokens", "40", "--seed", "5", "--logprobs", "2", "--json"]
+    for temperature in ("0", "0.7"):
+        off = as_json(churon_run(churon, *command, "--temperature", temperature, "--speculate", "off"))
+        for more in (["--speculate", "3"], [], ["--draft", smollm2]):
+            on = as_json(churon_run(churon, *command, "--temperature", temperature, *more))
+            assert on["ids"] == off["ids"] and on["logprobs"] == off["logprobs"] and on["text"] == off["text"]
+
+
+def test_speculate_refuses(churon, smollm2, tmp_path):
+    for wrong in ("0", "17", "on", "-1"):
+        refused(churon_run(churon, "run", smollm2, "x", "--speculate", wrong), 2, "--speculate", "off or 1..16", wrong)
+    refused(churon_run(churon, "serve", smollm2, "--speculate", "x"), 2, "--speculate", "off or 1..16", "x")
+    refused(churon_run(churon, "run", smollm2, "x", "--draft", "nothing-like-it"), 1, "nothing-like-it")
+
+
 def test_unknown_instruction_set(churon, smollm2):
     refused(churon_run(churon, "run", smollm2, "x", env={"CHURON_CPU": "mmx"}), 1, "CHURON_CPU", "mmx")
 
