@@ -10,6 +10,8 @@
     X(arithmetic)     /* Add … Pow, Mod, Max, Min, Sum, Mean, comparisons, logic, bits, PRelu, Where */    \
     X(arrange)        /* Transpose, Concat, Split, Expand, Tile, DepthToSpace, SpaceToDepth */               \
     X(attention)      /* Attention, FlexAttention */                                                         \
+    X(attention_gqa)  /* GroupQueryAttention */                                                              \
+    X(attention_ms)   /* Attention, QAttention, MultiHeadAttention of com.microsoft */                       \
     X(cast)           /* Cast, CastLike, BitCast */                                                          \
     X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
     X(control)        /* If, Loop, Scan */                                                                   \
@@ -17,18 +19,22 @@
     X(conv_transpose) /* ConvTranspose, Col2Im */                                                            \
     X(deform)         /* DeformConv, CausalConvWithState */                                                  \
     X(det)            /* Det; Inverse */                                                                     \
+    X(einsum)         /* Einsum */                                                                           \
     X(elementwise)    /* functions of one tensor, Clip, IsNaN, IsInf, Not */                                 \
     X(gather)         /* Gather, GatherElements, GatherND */                                                 \
+    X(gelu)           /* Gelu, FastGelu, QuickGelu, BiasGelu of com.microsoft */                             \
     X(generate)       /* Range, EyeLike, Trilu, ReverseSequence */                                           \
     X(gridsample)     /* GridSample, AffineGrid */                                                           \
     X(layernorm)      /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                \
     X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                               \
     X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
+    X(matmul_nbits)   /* MatMulNBits */                                                                      \
     X(nms)            /* NonMaxSuppression */                                                                \
     X(norm) /* BatchNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, … */   \
     X(pad)  /* Pad, CenterCropPad */                                                                         \
     X(pool) /* MaxPool, AveragePool, LpPool, Global…, MaxUnpool; QLinearAveragePool,                       \
                QLinearGlobalAveragePool */                                                                   \
+    X(qelement) /* QLinearAdd, QLinearMul, QLinearConcat, QLinearSigmoid, QLinearLeakyRelu */                \
     X(qlinear)  /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                            \
     X(quant)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                                \
     X(random)   /* RandomNormal, RandomUniform, Multinomial, Bernoulli, Dropout */                           \

@@ -1,0 +1,204 @@
+/* qelement.c: 8-bit operators of com.microsoft on elements: QLinearAdd, QLinearMul, QLinearConcat,
+ * QLinearSigmoid, QLinearLeakyRelu. Values are scaled in f32, rounded half to even and saturated. */
+#include "base/mem.h"
+#include "graph/ops/ops.h"
+#include "graph/ops/quant.h"
+
+#include <string.h>
+
+/* ---- QLinearAdd, QLinearMul: A, A_scale, A_zero, B, B_scale, B_zero, C_scale, C_zero ------------------ */
+
+static status binary_infer(op_shapes *s, error *err) {
+    size_t ra, rb, n;
+    const dim *a, *b;
+    dim out[TENSOR_MAX_RANK];
+    if (!shapes_in(s, 0, &ra, &a) || !shapes_in(s, 3, &rb, &b)) {
+        shapes_out_unknown(s, 0);
+        return CHURON_OK;
+    }
+    TRY(nn_broadcast(s, a, ra, b, rb, out, &n, err));
+    return shapes_out(s, 0, n, out, err);
+}
+
+typedef struct binary_job {
+    const tensor *a, *b;
+    tensor *c;
+    int64_t step_a[TENSOR_MAX_RANK], step_b[TENSOR_MAX_RANK];
+    float sa, sb, sc;
+    int32_t za, zb, zc;
+    bool multiply;
+} binary_job;
+
+static void binary_elements(void *ctx, size_t from, size_t to) {
+    const binary_job *j = ctx;
+    for (size_t i = from; i < to; i++) {
+        int64_t pa = 0, pb = 0;
+        size_t rest = i;
+        for (size_t d = j->c->rank; d-- > 0;) {
+            int64_t k = (int64_t)(rest % (size_t)j->c->dims[d]);
+            rest /= (size_t)j->c->dims[d];
+            pa += k * j->step_a[d], pb += k * j->step_b[d];
+        }
+        float x = j->sa * (float)(byte_of(j->a, (size_t)pa) - j->za),
+              y = j->sb * (float)(byte_of(j->b, (size_t)pb) - j->zb);
+        float v = (j->multiply ? x * y : x + y) / j->sc;
+        byte_set(j->c, i, quant_clamp((double)v, j->zc, j->c->type));
+    }
+}
+
+static status binary_run(op_run *r, bool multiply, error *err) {
+    binary_job j = {.a = run_in(r, 0), .b = run_in(r, 3), .multiply = multiply};
+    TRY(run_out(r, 0, &j.c, err));
+    TRY(quant_scalar(r, 1, 2, "A_scale, A_zero_point", &j.sa, &j.za, err));
+    TRY(quant_scalar(r, 4, 5, "B_scale, B_zero_point", &j.sb, &j.zb, err));
+    TRY(quant_scalar(r, 6, 7, "C_scale, C_zero_point", &j.sc, &j.zc, err));
+    nn_broadcast_strides(j.a->dims, j.a->rank, j.c->rank, j.step_a);
+    nn_broadcast_strides(j.b->dims, j.b->rank, j.c->rank, j.step_b);
+    run_parallel(r, j.c->count, 8.0 * (double)j.c->count, binary_elements, &j);
+    return CHURON_OK;
+}
+
+static status add_run(op_run *r, error *err) {
+    return binary_run(r, false, err);
+}
+
+static status mul_run(op_run *r, error *err) {
+    return binary_run(r, true, err);
+}
+
+/* ---- functions of one byte -------------------------------------------------------------------------- */
+
+typedef struct byte_state {
+    float alpha;
+    int64_t axis;
+} byte_state;
+
+static status leaky_prepare(op_node *n, error *err) {
+    byte_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    return op_attr_float(n, "alpha", 0.01F, &st->alpha, err);
+}
+
+/* A table of all 256 bytes, then a look-up for each. */
+static status byte_run(op_run *r, bool sigmoid, error *err) {
+    const byte_state *st = run_state(r);
+    const tensor *x = run_in(r, 0);
+    tensor *y;
+    float sx = 1, sy = 1;
+    int32_t zx = 0, zy = 0;
+    uint8_t table[256];
+    TRY(run_out(r, 0, &y, err));
+    TRY(quant_scalar(r, 1, 2, "X_scale, X_zero_point", &sx, &zx, err));
+    TRY(quant_scalar(r, 3, 4, "Y_scale, Y_zero_point", &sy, &zy, err));
+    for (int i = 0; i < 256; i++) {
+        int32_t code = x->type == ELEM_I8 ? (int8_t)(uint8_t)i : i;
+        float v = sx * (float)(code - zx);
+        v = sigmoid ? 1 / (1 + expf(-v)) : v < 0 ? st->alpha * v : v;
+        table[i] = (uint8_t)quant_clamp((double)(v / sy), zy, y->type);
+    }
+    for (size_t i = 0; i < x->count; i++) ((uint8_t *)y->data)[i] = table[((const uint8_t *)x->data)[i]];
+    return CHURON_OK;
+}
+
+static status sigmoid_run(op_run *r, error *err) {
+    return byte_run(r, true, err);
+}
+
+static status leaky_run(op_run *r, error *err) {
+    return byte_run(r, false, err);
+}
+
+/* ---- QLinearConcat: Y_scale, Y_zero, then (x, scale, zero) of each input ----------------------------- */
+
+static status concat_prepare(op_node *n, error *err) {
+    byte_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    size_t inputs = op_n_inputs(n);
+    if (!op_attr_present(n, "axis")) return op_error(n, err, CHURON_INVALID, "axis is required");
+    TRY(op_attr_int(n, "axis", 0, INT32_MIN, INT32_MAX, &st->axis, err));
+    if (inputs < 5 || (inputs - 2) % 3)
+        return op_error(n, err, CHURON_INVALID, "inputs: 2 and a multiple of 3 expected, got %zu", inputs);
+    for (size_t i = 0; i < inputs; i++)
+        if (!op_has_input(n, i))
+            return op_error(n, err, CHURON_INVALID, "input %zu: a value expected, got none", i);
+    for (size_t i = 2; i < inputs; i += 3)
+        if (!(ELEM_BIT(op_input_type(n, i)) & NN_I8) || op_input_type(n, i + 1) != ELEM_F32 ||
+            op_input_type(n, i + 2) != op_input_type(n, i))
+            return op_error(
+                n, err, CHURON_INVALID,
+                "inputs %zu to %zu: bytes, a float32 scale and a zero point of the bytes' type expected", i,
+                i + 2);
+    return CHURON_OK;
+}
+
+static status concat_infer(op_shapes *s, error *err) {
+    const byte_state *st = shapes_state(s);
+    const op_node *n = shapes_node(s);
+    size_t rank = 0, axis = 0;
+    dim out[TENSOR_MAX_RANK];
+    for (size_t i = 2; i < op_n_inputs(n); i += 3) {
+        size_t ri;
+        const dim *d;
+        if (!shapes_in(s, i, &ri, &d)) {
+            shapes_out_unknown(s, 0);
+            return CHURON_OK;
+        }
+        if (i == 2) {
+            rank = ri;
+            TRY(op_axis(n, st->axis, rank, "axis", &axis, err));
+            memcpy(out, d, rank * sizeof *d);
+            continue;
+        }
+        if (ri != rank)
+            return op_error(n, err, CHURON_INVALID, "input %zu: rank %zu expected, got %zu", i, rank, ri);
+        for (size_t k = 0; k < rank; k++) {
+            if (k == axis)
+                out[k] = dim_add(s, out[k], d[k]);
+            else
+                TRY(shapes_same(s, out[k], d[k], "inputs outside the axis", &out[k], err));
+        }
+    }
+    return shapes_out(s, 0, rank, out, err);
+}
+
+static status concat_run(op_run *r, error *err) {
+    const byte_state *st = run_state(r);
+    tensor *y;
+    size_t axis, at = 0;
+    float sy = 1, sx = 1;
+    int32_t zy = 0, zx = 0;
+    TRY(run_out(r, 0, &y, err));
+    TRY(op_axis(run_node(r), st->axis, y->rank, "axis", &axis, err));
+    TRY(quant_scalar(r, 0, 1, "Y_scale, Y_zero_point", &sy, &zy, err));
+    size_t outer = (size_t)nn_product(y->dims, axis),
+           inner = (size_t)nn_product(y->dims + axis, y->rank - axis);
+    for (size_t i = 2; i < op_n_inputs(run_node(r)); i += 3) {
+        const tensor *x = run_in(r, i);
+        uint8_t table[256];
+        TRY(quant_scalar(r, i + 1, i + 2, "scale and zero point of an input", &sx, &zx, err));
+        for (int k = 0; k < 256; k++) {
+            int32_t code = x->type == ELEM_I8 ? (int8_t)(uint8_t)k : k;
+            table[k] = (uint8_t)quant_clamp((double)(sx * (float)(code - zx) / sy), zy, y->type);
+        }
+        size_t length = (size_t)nn_product(x->dims + axis, x->rank - axis);
+        for (size_t o = 0; o < outer; o++)
+            for (size_t k = 0; k < length; k++)
+                ((uint8_t *)y->data)[o * inner + at + k] = table[((const uint8_t *)x->data)[o * length + k]];
+        at += length;
+    }
+    return CHURON_OK;
+}
+
+#define ROW(op, sign, ...)                                                                                   \
+    .domain = "com.microsoft", .name = op, .since = 1, .signature = sign, .vars = {__VA_ARGS__}
+
+static const op_def rows[] = {
+    {ROW("QLinearAdd", "Tf=TTfTfT>T", {'T', NN_I8}), .infer = binary_infer, .run = add_run},
+    {ROW("QLinearMul", "Tf=TTfTfT>T", {'T', NN_I8}), .infer = binary_infer, .run = mul_run},
+    {ROW("QLinearSigmoid", "Tf=TfT>T", {'T', NN_I8}), .infer = infer_same, .run = sigmoid_run},
+    {ROW("QLinearLeakyRelu", "Tf=TfT>T", {'T', NN_I8}), .prepare = leaky_prepare, .release = mem_free,
+     .infer = infer_same, .run = leaky_run},
+    {ROW("QLinearConcat", "fTV+>T", {'T', NN_I8}, {'V', NN_I8 | ELEM_BIT(ELEM_F32)}),
+     .prepare = concat_prepare, .release = mem_free, .infer = concat_infer, .run = concat_run},
+};
+NN_TABLE(qelement);
