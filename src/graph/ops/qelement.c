@@ -39,9 +39,8 @@ static void binary_elements(void *ctx, size_t from, size_t to) {
             rest /= (size_t)j->c->dims[d];
             pa += k * j->step_a[d], pb += k * j->step_b[d];
         }
-        float x = j->sa * (float)(byte_of(j->a, (size_t)pa) - j->za),
-              y = j->sb * (float)(byte_of(j->b, (size_t)pb) - j->zb);
-        float v = (j->multiply ? x * y : x + y) / j->sc;
+        float x = (float)(byte_of(j->a, (size_t)pa) - j->za), y = (float)(byte_of(j->b, (size_t)pb) - j->zb);
+        float v = j->multiply ? j->sa * j->sb / j->sc * (x * y) : j->sa / j->sc * x + j->sb / j->sc * y;
         byte_set(j->c, i, quant_clamp((double)v, j->zc, j->c->type));
     }
 }

@@ -520,7 +520,7 @@ static status run_axes(op_run *r, const resize_state *st, const resize_plan *p, 
     return CHURON_OK;
 }
 
-/* Integers are rounded to nearest and saturated where the version's reference does so. */
+/* Integers are rounded to nearest and saturated. They are interpolated in f64. */
 static void store(const tensor *y, elem work, void *data) {
     double least = 0, most = 0;
     switch (y->type) {
@@ -532,9 +532,10 @@ static void store(const tensor *y, elem work, void *data) {
     case ELEM_U32: least = 0, most = 4294967295.0; break;
     default: break;
     }
-    for (size_t i = 0; most > 0 && work == ELEM_F64 && i < y->count; i++) {
-        double v = ((double *)data)[i];
-        ((double *)data)[i] = v < least ? least : v > most ? most : v;
+    bool whole = (ELEM_BIT(y->type) & ELEMS_INT) != 0;
+    for (size_t i = 0; whole && i < y->count; i++) {
+        double v = nearbyint(((double *)data)[i]);
+        ((double *)data)[i] = most > 0 ? (v < least ? least : v > most ? most : v) : v;
     }
     real_done(y, work, data);
 }
