@@ -76,8 +76,7 @@ static status size_kv(engine *e, size_t *n_pages, error *err) {
                          "kv_memory: expected at least %llu bytes (one page of %d tokens), got %llu",
                          (unsigned long long)page, KV_PAGE, (unsigned long long)e->o.kv_memory);
     }
-    if (want > limit) want = limit;
-    *n_pages = (size_t)want;
+    *n_pages = (size_t)(e->o.kv_memory || want > limit ? limit : want);
     return CHURON_OK;
 }
 
