@@ -248,6 +248,10 @@ static size_t wasted(const engine *e) {
     sched_job *const *running = sched_running(e->sched, &n);
     for (size_t i = 0; i < n; i++) {
         const sched_job *j = running[i];
+        if (job_of_const(j)->beams && job_of_const(j)->beams->branched) {
+            places += engine_beams_wasted(job_of_const(j));
+            continue;
+        }
         places += job_of_const(j)->seq->kv.n_pages * KV_PAGE - (j->computed + j->planned);
     }
     return places;

@@ -82,6 +82,26 @@ typedef enum engine_finish {
 
 typedef enum engine_verdict { ENGINE_GO_ON, ENGINE_HALT } engine_verdict;
 
+/* Beam search, as transformers' BeamSearchScorer does it: see beam.h. */
+typedef enum engine_early_stop {
+    ENGINE_BEAM_HEURISTIC, /* false: ends when no beam can become better by its present length */
+    ENGINE_BEAM_FIRST,     /* true: ends as soon as `width` texts are finished */
+    ENGINE_BEAM_NEVER      /* "never": ends when no beam can become better at any length */
+} engine_early_stop;
+
+typedef struct engine_beam_options {
+    size_t width;          /* 0: no beam search; else 2..max_running, each takes a place in a step */
+    double length_penalty; /* a text scores sum of log-probabilities / length^length_penalty */
+    engine_early_stop early_stopping;
+} engine_beam_options;
+
+typedef struct engine_hypothesis {
+    const int32_t *ids; /* [n], the stop id included; borrowed during the call */
+    size_t n;
+    double score, logprob; /* logprob: the sum */
+    bool stopped;          /* ended with a stop id; else cut by max_tokens or context */
+} engine_hypothesis;
+
 typedef struct engine_job_options {
     sampler_params sampling;
     size_t max_tokens;       /* 0: score only: computes the sequence, calls on_logits, ends with LENGTH */
@@ -91,11 +111,16 @@ typedef struct engine_job_options {
     bool all_logits;  /* on_logits for every position computed, not only the last */
     int32_t priority; /* lower goes first; jobs of one priority share by tenant, then by arrival */
     double deadline;  /* clock_seconds() after which it ends with ENGINE_DEADLINE; 0: none */
+    /* With a width: no sampling, no on_token and no on_logits; the model's own distribution. The sequence
+     * keeps its prompt. A job that is put off searches again from its prompt, with the same result. */
+    engine_beam_options beam;
     void *user;
     /* A token was chosen. With ENGINE_HALT the job ends in this step, with finish ENGINE_STOP. */
     engine_verdict (*on_token)(void *user, const sampled *token);
     /* Optional. logits f32 [n_vocab] after the token at `position`, borrowed during the call. */
     void (*on_logits)(void *user, size_t position, const float *logits);
+    /* The texts that a beam search found, best first, n <= width; before on_end with STOP or LENGTH. */
+    void (*on_beams)(void *user, const engine_hypothesis *best, size_t n);
     /* The job ended; last call for this job. err is filled with ENGINE_FAILED. */
     void (*on_end)(void *user, engine_finish finish, const error *err);
 } engine_job_options;

@@ -13,7 +13,8 @@ enum { TRUSTED_MATCH = 4 }; /* tokens: a match as long goes before a draft model
 #define GUESS_NEW     0.25  /* weight of a new measurement */
 
 bool engine_speculates(const engine_job *j) {
-    return !j->e->o.no_speculation && !j->o.no_speculation && j->o.max_tokens > 1 && !j->o.on_logits;
+    return j->o.beam.width == 0 && !j->e->o.no_speculation && !j->o.no_speculation && j->o.max_tokens > 1 &&
+           !j->o.on_logits;
 }
 
 status engine_draft_open(engine_job *j, error *err) {

@@ -8,6 +8,7 @@
 static void job_destroy(engine_job *j) {
     sampler_free(j->sampler);
     draft_seq_close(&j->guesser);
+    engine_beams_close(j);
     mem_free(j->stop_ids);
     mem_free(j);
 }
@@ -41,6 +42,8 @@ static status job_prepare(engine_job *j, error *err) {
                              "context: expected room for an answer within %zu tokens, got a prompt of %zu",
                              e->o.context, s->n_tokens);
         }
+    }
+    if (j->o.max_tokens > 0 && j->o.beam.width == 0) {
         TRY(sampler_check(&j->o.sampling, e->m->config.n_vocab, err));
         TRY(sampler_create(&j->sampler, &j->o.sampling, e->m->config.n_vocab, e->o.context, err));
         for (size_t i = 0; i < s->n_tokens; i++) sampler_accept(j->sampler, s->tokens[i]);
@@ -51,8 +54,9 @@ static status job_prepare(engine_job *j, error *err) {
         memcpy(j->stop_ids, j->o.stop_ids, j->o.n_stop_ids * sizeof *j->stop_ids);
         j->o.stop_ids = j->stop_ids;
     }
+    TRY(settle_limit(j, err));
     if (engine_speculates(j)) TRY(engine_draft_open(j, err));
-    return settle_limit(j, err);
+    return j->o.beam.width > 0 ? engine_beams_open(j, err) : CHURON_OK;
 }
 
 /* With the lock. An idle engine takes any prompt: the bound is on what waits behind others. */

@@ -10,12 +10,15 @@ static size_t available(void *ctx) {
 }
 
 static size_t missing(void *ctx, const sched_job *sj, size_t length) {
-    return kv_seq_missing(((engine *)ctx)->kv, &job_of_const(sj)->seq->kv, length);
+    const engine_job *j = job_of_const(sj);
+    if (j->beams) return engine_beams_missing(j, length);
+    return kv_seq_missing(((engine *)ctx)->kv, &j->seq->kv, length);
 }
 
 static size_t held(void *ctx, const sched_job *sj) {
     (void)ctx;
-    return job_of_const(sj)->seq->kv.n_pages;
+    const engine_job *j = job_of_const(sj);
+    return j->seq->kv.n_pages + (j->beams ? engine_beams_held(j) : 0);
 }
 
 /* How much of a job's tokens may be found instead of computed: the last one gives the logits that start the
@@ -52,12 +55,16 @@ static void started(void *ctx, sched_job *sj) {
 }
 
 static bool reserve(void *ctx, sched_job *sj, size_t length) {
-    return kv_seq_reserve(((engine *)ctx)->kv, &job_of(sj)->seq->kv, length);
+    engine_job *j = job_of(sj);
+    if (j->beams && j->beams->branched) return engine_beams_reserve(j, length);
+    return kv_seq_reserve(((engine *)ctx)->kv, &j->seq->kv, length);
 }
 
 static void release(void *ctx, sched_job *sj) {
     const engine *e = ctx;
-    engine_seq *s = job_of(sj)->seq;
+    engine_job *j = job_of(sj);
+    engine_seq *s = j->seq;
+    if (j->beams) engine_beams_release(j);
     if (s->own < s->kv.length) s->own = s->kv.length;
     kv_seq_publish(e->kv, &s->kv, s->space, s->tokens, true);
     kv_seq_release(e->kv, &s->kv);

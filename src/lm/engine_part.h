@@ -1,5 +1,6 @@
 /* engine_part.h: what the parts of the engine share: engine.c (creation, load, who steps), engine_seq.c,
- * engine_job.c, engine_memory.c (the scheduler's pages), engine_draft.c (guesses) and engine_step.c.
+ * engine_job.c, engine_beam.c, engine_memory.c (the scheduler's pages), engine_draft.c (guesses) and
+ * engine_step.c.
  *
  * State that threads share (the scheduler, the pages, what callers may ask of a job) is guarded by one mutex.
  * A step takes it to choose its work and to publish its results; the model runs in between without it.
@@ -8,6 +9,7 @@
 #ifndef LM_ENGINE_PART_H
 #define LM_ENGINE_PART_H
 
+#include "lm/beam.h"
 #include "lm/draft_model.h"
 #include "lm/engine.h"
 #include "lm/forward.h"
@@ -30,12 +32,25 @@ struct engine_seq {
     ngram_index *lookup; /* of tokens; NULL until a job speculates */
 };
 
+/* A beam search's sequences: none until its prompt is computed, then one for each beam, forked from the
+ * prompt's keys and values, which the job's sequence goes on holding. */
+typedef struct engine_beams {
+    beam_search *search;
+    size_t width, offered; /* beams that have offered in this step */
+    bool branched;
+    const beam_step *steps; /* what this step decided; NULL: it is over */
+    kv_seq *kv, *spare;     /* [width] */
+    int32_t *last;          /* [width]: token to compute */
+    engine_hypothesis *best;
+} engine_beams;
+
 struct engine_job {
     sched_job sched; /* under the lock */
     engine *e;
     engine_seq *seq;
     engine_job_options o;
     sampler *sampler;
+    engine_beams *beams; /* NULL: no beam search */
     int32_t *stop_ids;
     size_t limit; /* tokens, prompt and answer, at which it ends */
     size_t prompt_tokens, tokens;
@@ -77,8 +92,9 @@ struct engine {
     size_t n_sequences;
     uint64_t steps, prompt_tokens, generated_tokens, cache_queries, cache_hits;
     /* one step, the stepper's */
-    span *spans; /* [max_running] */
-    engine_job **span_job;
+    span *spans;           /* [max_running] */
+    engine_job **span_job; /* [n_jobs] of the step; a beam search has more than one span */
+    size_t n_jobs;
     engine_job **out_job; /* job of each kept row */
     size_t *out_position;
     size_t n_spans, n_outputs;
@@ -124,6 +140,24 @@ void engine_draft_check(engine_job *j, int32_t id);
 void engine_draft_done(engine_job *j);
 /* With the lock, by the stepper: the job ends. */
 void engine_draft_release(engine_job *j);
+
+/* engine_beam.c. open: after j->limit is known; checks that the pool can hold the search. */
+MUST_USE status engine_beams_open(engine_job *j, error *err);
+void engine_beams_close(engine_job *j);
+/* Pages of all its beams, as sched_memory says; with the lock. */
+size_t engine_beams_missing(const engine_job *j, size_t length);
+size_t engine_beams_held(const engine_job *j);
+bool engine_beams_reserve(engine_job *j, size_t length);
+void engine_beams_release(engine_job *j);
+/* Places behind the beams' tokens that hold nothing; with the lock. */
+size_t engine_beams_wasted(const engine_job *j);
+/* Adds a span for each beam. */
+void engine_beams_plan(engine_job *j);
+/* The next row of logits of this step; after the last one the step is decided. */
+void engine_beams_row(engine_job *j, const float *logits);
+/* With the lock: the beams of the next step take the place of these. */
+void engine_beams_publish(engine_job *j);
+void engine_beams_tell(const engine_job *j); /* on_beams */
 
 /* engine_step.c: one step by the thread that holds `stepping`, without the lock. Returns false if there was
  * nothing to do. */

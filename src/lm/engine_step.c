@@ -28,6 +28,7 @@ static void end_jobs(engine *e, engine_job *list) {
         engine_job *j = list;
         list = j->next_ending;
         j->ended = clock_seconds();
+        if (j->beams && (j->ending == ENGINE_STOP || j->ending == ENGINE_LENGTH)) engine_beams_tell(j);
         if (j->o.on_end) j->o.on_end(j->o.user, j->ending, j->ending == ENGINE_FAILED ? &j->err : NULL);
         pthread_mutex_lock(&e->lock);
         j->seq->job = NULL;
@@ -91,6 +92,10 @@ static engine_job *take_out_stuck(engine *e) {
 
 static void add_span(engine *e, engine_job *j) {
     engine_seq *s = j->seq;
+    if (j->beams && j->beams->branched) {
+        engine_beams_plan(j);
+        return;
+    }
     const size_t from = s->kv.length, n = j->sched.planned + j->n_draft, end = from + n;
     const bool last = from + j->sched.planned == s->n_tokens;
     size_t outputs = last ? 1 + j->n_draft : 0;
@@ -113,12 +118,12 @@ static void plan_jobs(engine *e) {
     mem_guard_begin();
     sched_job *const *plan = sched_plan(e->sched, &e->n_spans);
     mem_guard_end();
-    for (size_t i = 0; i < e->n_spans; i++) e->span_job[i] = job_of(plan[i]);
+    e->n_jobs = e->n_spans;
+    for (size_t i = 0; i < e->n_jobs; i++) e->span_job[i] = job_of(plan[i]);
 }
 
 /* Guesses, where they pay, then the spans. Without the lock. */
 static void plan_spans(engine *e) {
-    const size_t n = e->n_spans;
     mem_guard_begin();
     engine_draft(e);
     mem_guard_end();
@@ -128,7 +133,7 @@ static void plan_spans(engine *e) {
         pthread_mutex_unlock(&e->lock);
     }
     e->n_spans = e->n_outputs = e->n_rows = 0;
-    for (size_t i = 0; i < n; i++) add_span(e, e->span_job[i]);
+    for (size_t i = 0; i < e->n_jobs; i++) add_span(e, e->span_job[i]);
 }
 
 static bool is_stop_id(const engine_job *j, int32_t id) {
@@ -194,7 +199,7 @@ static void choose_rows(engine *e, float *logits, size_t from, size_t n) {
     e->n_batch = 0;
     for (size_t i = 0; i < n; i++) {
         engine_job *j = e->out_job[from + i];
-        if (!j->wants_output || j->refuted || j->ending != ENGINE_RUNNING) continue;
+        if (j->beams || !j->wants_output || j->refuted || j->ending != ENGINE_RUNNING) continue;
         if (e->out_position[from + i] + 1 != j->seq->n_tokens) continue;
         e->batch[e->n_batch] = j;
         e->batch_logits[e->n_batch++] = logits + i * e->m->config.n_vocab;
@@ -210,7 +215,12 @@ static void finish_outputs(engine *e) {
         for (size_t i = 0; i < n; i++) {
             engine_job *j = e->out_job[from + i];
             const size_t position = e->out_position[from + i];
-            if (j->o.on_logits) j->o.on_logits(j->o.user, position, logits + i * e->m->config.n_vocab);
+            float *row = logits + i * e->m->config.n_vocab;
+            if (j->beams) {
+                engine_beams_row(j, row);
+                continue;
+            }
+            if (j->o.on_logits) j->o.on_logits(j->o.user, position, row);
             j->reported = position + 1;
         }
         for (choose_rows(e, logits, from, n); e->n_batch > 0; choose_rows(e, logits, from, n)) {
@@ -236,11 +246,12 @@ static void publish_job(engine *e, engine_job *j, engine_job **ended) {
     j->sched.tenant->generated_tokens += generated;
     j->public_tokens = j->tokens;
     s->n_public = s->n_tokens;
-    const bool prefilled = j->sched.planned > 1 || j->tokens == 1;
+    const bool prefilled = j->sched.planned > 1 || j->tokens <= 1;
     j->sched.computed = s->kv.length;
     j->sched.length = s->n_tokens;
     j->sched.planned = 0;
     kv_seq_publish(e->kv, &s->kv, s->space, s->tokens, prefilled);
+    if (j->beams && j->ending == ENGINE_RUNNING) engine_beams_publish(j);
     if (j->ending != ENGINE_RUNNING) take_out(e, j, ended);
 }
 
@@ -264,7 +275,7 @@ bool engine_step(engine *e) {
     ended = NULL;
     pthread_mutex_lock(&e->lock);
     sched_done(e->sched, clock_seconds() - begun);
-    for (size_t i = e->n_spans; i-- > 0;) publish_job(e, e->span_job[i], &ended);
+    for (size_t i = e->n_jobs; i-- > 0;) publish_job(e, e->span_job[i], &ended);
     e->steps++;
     pthread_mutex_unlock(&e->lock);
     end_jobs(e, ended);
