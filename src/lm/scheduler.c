@@ -18,7 +18,9 @@ struct scheduler {
     sched_job *promoted;
     uint64_t last_promotion;
     double token_cost; /* seconds, of steps with chunks; 0: not known */
+    double chunk;      /* tokens beside those that decode; 0: not known */
     size_t decoding;   /* rows of this step */
+    size_t budget;     /* tokens of its chunks */
 };
 
 /* ---- creation, tenants ------------------------------------------------------------------------------ */
@@ -441,15 +443,15 @@ static void plan_decodes(scheduler *s) {
 
 static size_t chunk_tokens(const scheduler *s) {
     if (s->decoding == 0) return s->o.step_tokens;
-    double n = s->token_cost > 0 ? 0.9 * s->o.target / s->token_cost - (double)s->decoding
-                                 : (double)s->o.step_tokens / 4;
+    double n = s->chunk;
+    if (n == 0) n = s->token_cost > 0 ? 0.7 * s->o.target / s->token_cost : (double)s->o.step_tokens / 4;
     const double most = (double)s->o.step_tokens, least = most < SCHED_LEAST_CHUNK ? most : SCHED_LEAST_CHUNK;
     n = n < least ? least : n > most ? most : n;
     return (size_t)n;
 }
 
 static void plan_chunks(scheduler *s) {
-    size_t budget = chunk_tokens(s);
+    size_t budget = s->budget = chunk_tokens(s);
     while (budget > 0) {
         sched_job *best = NULL;
         for (size_t i = 0; i < s->n_running; i++) {
@@ -480,19 +482,33 @@ sched_job *const *sched_plan(scheduler *s, size_t *n) {
     return s->plan;
 }
 
+/* A step has a fixed cost besides that of its tokens, so its length is steered by the difference from the
+ * target and not by a cost per token: that would settle where the fixed cost weighs most. */
+static void adapt_chunk(scheduler *s, size_t chunk, double seconds) {
+    if (s->decoding == 0) return;
+    const bool whole = chunk * 4 >= s->budget * 3;
+    const double aim = 0.92 * s->o.target; /* steps differ by some percent */
+    if (!whole && seconds <= aim) return;
+    const double most = (double)s->o.step_tokens, least = most < SCHED_LEAST_CHUNK ? most : SCHED_LEAST_CHUNK;
+    const double gain = seconds > aim ? 0.8 : 0.5;
+    double n = (double)chunk + gain * (aim - seconds) / s->token_cost;
+    if (n < 0.5 * (double)chunk) n = 0.5 * (double)chunk; /* one step that was disturbed says little */
+    s->chunk = n < least ? least : n > most ? most : n;
+}
+
 void sched_done(scheduler *s, double seconds) {
-    size_t rows = 0;
-    bool chunks = false;
+    size_t rows = 0, chunk = 0;
     for (size_t i = 0; i < s->n_plan; i++) {
         rows += s->plan[i]->planned * s->plan[i]->rows;
-        chunks |= s->plan[i]->planned >= SCHED_LEAST_CHUNK;
+        if (s->plan[i]->planned > 1) chunk += s->plan[i]->planned;
     }
     s->n_plan = 0;
-    if (!chunks || seconds <= 0) return;
+    if (chunk < SCHED_LEAST_CHUNK || seconds <= 0) return;
     double cost = seconds / (double)rows;
     if (s->token_cost == 0) s->token_cost = cost;
-    if (cost > 4 * s->token_cost) cost = 4 * s->token_cost; /* one step that was disturbed says little */
+    if (cost > 4 * s->token_cost) cost = 4 * s->token_cost;
     s->token_cost += (cost > s->token_cost ? 0.5 : 0.3) * (cost - s->token_cost);
+    adapt_chunk(s, chunk, seconds);
 }
 
 sched_job *const *sched_running(const scheduler *s, size_t *n) {
