@@ -166,6 +166,10 @@ static double odd_double(int64_t v, bool is_unsigned) {
 
 static void integers_to_float(elem from, elem to, const int64_t *v, void *out, size_t n) {
     double d[BLOCK];
+    if (to == ELEM_F32 && from != ELEM_U64) {
+        for (size_t i = 0; i < n; i++) ((float *)out)[i] = (float)v[i];
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         if (to == ELEM_F64)
             d[i] = from == ELEM_U64 ? (double)(uint64_t)v[i] : (double)v[i];

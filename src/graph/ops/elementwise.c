@@ -244,6 +244,7 @@ static status prepare_clip_1(op_node *n, error *err) {
 }
 
 typedef struct clip_job {
+    const kernels *k;
     elem type;
     size_t size;
     const char *x;
@@ -271,12 +272,9 @@ static void clip_range(void *ctx, size_t from, size_t to) {
 /* The usual case, one pass. */
 static void clip_f32(void *ctx, size_t from, size_t to) {
     const clip_job *j = ctx;
-    const float *x = (const float *)(const void *)j->x;
-    float *y = (float *)(void *)j->y, low = *(const float *)j->low, high = *(const float *)j->high;
-    for (size_t i = from; i < to; i++) {
-        float v = x[i] < low ? low : x[i];
-        y[i] = v > high ? high : v;
-    }
+    const float *x = (const float *)(const void *)j->x + from;
+    float *y = (float *)(void *)j->y + from;
+    j->k->unary(UNARY_F32_CLIP, *(const float *)j->low, *(const float *)j->high, x, y, to - from);
 }
 
 static status run_clip(op_run *r, error *err) {
@@ -289,8 +287,9 @@ static status run_clip(op_run *r, error *err) {
                              bounds[k]->count);
     tensor *out;
     TRY(run_out(r, 0, &out, err));
-    clip_job j = {x->type,   tensor_elem_size(x),    x->data,
-                  out->data, low ? low->data : NULL, high ? high->data : NULL};
+    clip_job j = {
+        run_kernels(r),          x->type, tensor_elem_size(x), x->data, out->data, low ? low->data : NULL,
+        high ? high->data : NULL};
     uint64_t fixed[2];
     if (s) {
         const double bound[2] = {(double)s->low, (double)s->high};

@@ -130,10 +130,42 @@ typedef struct arg_job {
 
 enum { KEY_BLOCK = 256 };
 
+/* The same for a contiguous run of f32 without NaN: the value first, then where it is. SIZE_MAX: there is
+ * one. */
+static size_t best_of_run(const rank_state *s, const float *x, size_t n) {
+    enum { CHAINS = 16 };
+    float chain[CHAINS];
+    int nan = 0;
+    for (size_t c = 0; c < CHAINS; c++) chain[c] = x[0];
+    size_t i = 0;
+    for (; i + CHAINS <= n; i += CHAINS)
+        for (size_t c = 0; c < CHAINS; c++) {
+            float v = x[i + c], a = chain[c];
+            nan |= v != v;
+            chain[c] = s->least ? (v < a ? v : a) : (v > a ? v : a);
+        }
+    for (size_t c = 0; i < n; i++, c++) {
+        float v = x[i], a = chain[c];
+        nan |= v != v;
+        chain[c] = s->least ? (v < a ? v : a) : (v > a ? v : a);
+    }
+    if (nan || x[0] != x[0]) return SIZE_MAX;
+    float best = chain[0];
+    for (size_t c = 1; c < CHAINS; c++)
+        best = s->least ? (chain[c] < best ? chain[c] : best) : (chain[c] > best ? chain[c] : best);
+    size_t at = s->last ? n - 1 : 0;
+    while (x[at] != best) at += s->last ? SIZE_MAX : 1;
+    return at;
+}
+
 /* Index of the best of n elements from `at`. */
 static size_t best_of(const rank_state *s, const tensor *x, size_t at, size_t stride, size_t n) {
     uint64_t keys[KEY_BLOCK], best = 0;
     size_t best_at = SIZE_MAX;
+    if (x->type == ELEM_F32 && stride == 1 && n > 0) {
+        best_at = best_of_run(s, (const float *)x->data + at, n);
+        if (best_at != SIZE_MAX) return best_at;
+    }
     for (size_t i = 0; i < n; i += KEY_BLOCK) {
         size_t m = n - i < KEY_BLOCK ? n - i : KEY_BLOCK;
         load_keys(x, at + i * stride, stride, m, keys);

@@ -165,15 +165,56 @@ enum { COLS = 128, CHAINS = 8 };
         }                                                                                                    \
     }
 
+/* f32 in f32: sums of SHORT terms, joined pairwise, which then go into a double; extremes throughout. */
+enum { SHORT = 16 };
+
+/* part[c] with x[c]: loops that the compiler vectorizes. */
+static void short_step(fold kind, float *part, const float *x, size_t n) {
+    if (kind == FOLD_SUM)
+        for (size_t c = 0; c < n; c++) part[c] += x[c];
+    else if (kind == FOLD_MAX)
+        for (size_t c = 0; c < n; c++) part[c] = (x[c] > part[c]) | (x[c] != x[c]) ? x[c] : part[c];
+    else
+        for (size_t c = 0; c < n; c++) part[c] = (x[c] < part[c]) | (x[c] != x[c]) ? x[c] : part[c];
+}
+
+/* A run as rows of COLS, folded into one row, which is folded last. */
+static void short_row(fold kind, accumulator *acc, const float *x, size_t n) {
+    float part[COLS];
+    size_t width = n < COLS ? n : COLS, rows = 0;
+    for (size_t c = 0; c < width; c++) part[c] = kind == FOLD_SUM ? 0.0f : (float)acc->f;
+    for (size_t i = 0; i < n; i += COLS) {
+        short_step(kind, part, x + i, n - i < COLS ? n - i : COLS);
+        if (kind != FOLD_SUM || (++rows % SHORT != 0 && i + COLS < n)) continue;
+        size_t w = width;
+        for (; w > 8; w = (w + 1) / 2) short_step(FOLD_SUM, part, part + (w + 1) / 2, w / 2);
+        for (size_t c = 0; c < w; c++) acc->f += (double)part[c];
+        memset(part, 0, sizeof part);
+    }
+    for (; kind != FOLD_SUM && width > 1; width = (width + 1) / 2)
+        short_step(kind, part, part + (width + 1) / 2, width / 2);
+    if (kind != FOLD_SUM && n > 0) acc->f = (double)part[0];
+}
+
+static void row_short_sum(accumulator *acc, const void *from, size_t n) {
+    short_row(FOLD_SUM, acc, from, n);
+}
+static void row_greatest(accumulator *acc, const void *from, size_t n) {
+    short_row(FOLD_MAX, acc, from, n);
+}
+static void row_least(accumulator *acc, const void *from, size_t n) {
+    short_row(FOLD_MIN, acc, from, n);
+}
+
 #define FLOAT_FOLDS(s, T)                                                                                    \
-    FOLD(sum_##s, T, double, f, 0, v, a + b)                                                                 \
     FOLD(abs_##s, T, double, f, 0, fabs(v), a + b)                                                           \
     FOLD(square_##s, T, double, f, 0, v *v, a + b)                                                           \
-    FOLD(prod_##s, T, double, f, 1, v, a *b)                                                                 \
-    FOLD(max_##s, T, double, f, -INFINITY, v, (b > a) | (b != b) ? b : a)                                    \
-    FOLD(min_##s, T, double, f, INFINITY, v, (b < a) | (b != b) ? b : a)
+    FOLD(prod_##s, T, double, f, 1, v, a *b)
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
+FOLD(sum_f64, double, double, f, 0, v, a + b)
+FOLD(max_f64, double, double, f, -INFINITY, v, (b > a) | (b != b) ? b : a)
+FOLD(min_f64, double, double, f, INFINITY, v, (b < a) | (b != b) ? b : a)
 
 /* Signed sums wrap as unsigned ones do. */
 FOLD(sum_u64, uint64_t, uint64_t, u, 0, v, a + b)
@@ -193,7 +234,12 @@ typedef struct fold_pair {
 #define PAIR(name)                                                                                           \
     { row_##name, cols_##name }
 static const fold_pair folds[4][FOLD_COUNT] = {
-    {PAIR(sum_f32), PAIR(abs_f32), PAIR(square_f32), PAIR(prod_f32), PAIR(max_f32), PAIR(min_f32)},
+    {{row_short_sum, NULL}, /* columns: fold_short_cols */
+     PAIR(abs_f32),
+     PAIR(square_f32),
+     PAIR(prod_f32),
+     {row_greatest, NULL},
+     {row_least, NULL}},
     {PAIR(sum_f64), PAIR(abs_f64), PAIR(square_f64), PAIR(prod_f64), PAIR(max_f64), PAIR(min_f64)},
     {PAIR(sum_u64), PAIR(abs_i64), PAIR(square_u64), PAIR(prod_u64), PAIR(max_i64), PAIR(min_i64)},
     {PAIR(sum_u64), PAIR(sum_u64), PAIR(square_u64), PAIR(prod_u64), PAIR(max_u64), PAIR(min_u64)},
@@ -416,6 +462,25 @@ static void exp_cols(const reduce_job *j, const double *top, double *sum, size_t
     }
 }
 
+/* The folds of f32 columns whose loops keep f32: sums for SHORT rows, extremes throughout. */
+static void fold_short_cols(const reduce_job *j, accumulator *acc, size_t base, size_t n) {
+    const nest *t = &j->t;
+    float part[COLS];
+    loaded buffer;
+    bool sums = j->kind == FOLD_SUM;
+    for (size_t c = 0; c < n; c++) part[c] = sums ? 0.0f : (float)acc[c].f;
+    for (size_t f = 0; f < t->folds; f++) {
+        size_t from = base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced);
+        short_step(j->kind, part, load(j, from, n, &buffer), n);
+        if (!sums || (f % SHORT != SHORT - 1 && f + 1 < t->folds)) continue;
+        for (size_t c = 0; c < n; c++) {
+            acc[c].f += (double)part[c];
+            part[c] = 0;
+        }
+    }
+    for (size_t c = 0; !sums && c < n; c++) acc[c].f = (double)part[c];
+}
+
 /* Blocks of output elements, each a fold of rows. */
 static void reduce_cols(void *ctx, size_t begin, size_t end) {
     const reduce_job *j = ctx;
@@ -427,9 +492,11 @@ static void reduce_cols(void *ctx, size_t begin, size_t end) {
         accumulator acc[COLS];
         loaded buffer;
         for (size_t c = 0; c < n; c++) acc[c] = identity(j, j->kind);
-        for (size_t f = 0; f < t->folds; f++) {
+        fold_loop cols = folds[j->from][j->kind].cols;
+        if (cols == NULL) fold_short_cols(j, acc, base, n);
+        for (size_t f = 0; cols && f < t->folds; f++) {
             size_t from = base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced);
-            folds[j->from][j->kind].cols(acc, load(j, from, n, &buffer), n);
+            cols(acc, load(j, from, n, &buffer), n);
         }
         if (j->s->kind != LOG_SUM_EXP) {
             for (size_t c = 0; c < n; c++) store(j, at + c, acc[c]);

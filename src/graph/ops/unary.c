@@ -1,4 +1,4 @@
-/* unary.c: loops over one operand. The f32 loops that have a vector kernel use it; the others are written so
+/* unary.c: loops over one operand. f32 takes the vector kernel where there is one; the others are written so
  * that the compiler vectorizes what it can, and call libm for the rest. */
 #include "graph/ops/unary.h"
 
@@ -7,7 +7,7 @@
 
 enum { BLOCK = 512 };
 
-/* ---- f32 and f64 from one text ------------------------------------------------------------------------ */
+/* ---- f32 and f64 ------------------------------------------------------------------------ */
 
 #define LOOP(name, T, EXPR)                                                                                  \
     static void name(const T *xs, T *ys, size_t n, T a, T b) {                                               \
@@ -19,31 +19,19 @@ enum { BLOCK = 512 };
         }                                                                                                    \
     }
 
-static double sigmoid_value_f64(double x) {
+static double sigmoid_value(double x) {
     return 1 / (1 + exp(-x));
 }
-/* tanh(log(1 + e^x)) = m / (m + 2) with m = e^x (e^x + 2); beyond 20 it is 1. */
-static float mish_value_f32(float x) {
-    if (x > 20) return x;
-    float e = expf(x), m = e * (e + 2);
-    return x * m / (m + 2);
-}
-static double mish_value_f64(double x) {
+/* tanh(log(1 + e^x)) = m / (m + 2) with m = e^x (e^x + 2); beyond 40 it is 1. */
+static double mish_value(double x) {
     if (x > 40) return x;
     double e = exp(x), m = e * (e + 2);
     return x * m / (m + 2);
 }
 
+/* Without a vector kernel for f32. */
 #define FUNCTIONS(s, T, F)                                                                                   \
-    LOOP(abs_##s, T, F(fabs)(x))                                                                             \
-    LOOP(neg_##s, T, -x)                                                                                     \
     LOOP(sign_##s, T, x > 0 ? 1 : x < 0 ? -1 : x)                                                            \
-    LOOP(ceil_##s, T, F(ceil)(x))                                                                            \
-    LOOP(floor_##s, T, F(floor)(x))                                                                          \
-    LOOP(round_##s, T, F(nearbyint)(x))                                                                      \
-    LOOP(sqrt_##s, T, F(sqrt)(x))                                                                            \
-    LOOP(reciprocal_##s, T, 1 / x)                                                                           \
-    LOOP(log_##s, T, F(log)(x))                                                                              \
     LOOP(sin_##s, T, F(sin)(x))                                                                              \
     LOOP(cos_##s, T, F(cos)(x))                                                                              \
     LOOP(tan_##s, T, F(tan)(x))                                                                              \
@@ -52,76 +40,113 @@ static double mish_value_f64(double x) {
     LOOP(atan_##s, T, F(atan)(x))                                                                            \
     LOOP(sinh_##s, T, F(sinh)(x))                                                                            \
     LOOP(cosh_##s, T, F(cosh)(x))                                                                            \
-    LOOP(tanh_##s, T, F(tanh)(x))                                                                            \
     LOOP(asinh_##s, T, F(asinh)(x))                                                                          \
     LOOP(acosh_##s, T, F(acosh)(x))                                                                          \
     LOOP(atanh_##s, T, F(atanh)(x))                                                                          \
-    LOOP(erf_##s, T, F(erf)(x))                                                                              \
-    LOOP(relu_##s, T, x < 0 ? 0 : x)                                                                         \
-    LOOP(leaky_relu_##s, T, x < 0 ? a * x : x)                                                               \
-    LOOP(elu_##s, T, x < 0 ? a * F(expm1)(x) : x)                                                            \
-    LOOP(selu_##s, T, b *(x > 0 ? x : a * F(expm1)(x)))                                                      \
     LOOP(celu_##s, T, x < 0 ? a * F(expm1)(x / a) : x)                                                       \
-    LOOP(thresholded_relu_##s, T, x > a ? x : 0)                                                   \
-    LOOP(hard_sigmoid_##s, T, (a * x + b < 0 ? 0 : a * x + b > 1 ? 1 : a * x + b))                           \
-    LOOP(hard_swish_##s, T, x *(x < -3 ? 0 : x > 3 ? 1 : x * (T)(1.0 / 6) + (T)0.5))                         \
-    LOOP(mish_##s, T, mish_value_##s(x))                                                                     \
-    LOOP(gelu_##s, T, (T)0.5 * x * (1 + F(erf)(x * (T)0.70710678118654752440)))                              \
-    LOOP(gelu_tanh_##s, T,                                                                                   \
-         (T)0.5 * x * (1 + F(tanh)((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))))              \
-    LOOP(softplus_##s, T, (x > 0 ? x : 0) + F(log1p)(F(exp)(-F(fabs)(x))))                                   \
-    LOOP(softsign_##s, T, x / (1 + F(fabs)(x)))                                                              \
-    LOOP(shrink_##s, T, x<-a ? x + b : x> a ? x - b : 0)
-
+    LOOP(thresholded_relu_##s, T, x > a ? x : 0)                                                             \
+    LOOP(shrink_##s, T, (x < -a ? x + b : x > a ? x - b : 0))
 #define SUFFIX_F(name) name##f
 #define SUFFIX_D(name) name
 FUNCTIONS(f32, float, SUFFIX_F)
 FUNCTIONS(f64, double, SUFFIX_D)
+
+LOOP(abs_f64, double, fabs(x))
+LOOP(neg_f64, double, -x)
+LOOP(ceil_f64, double, ceil(x))
+LOOP(floor_f64, double, floor(x))
+LOOP(round_f64, double, nearbyint(x))
+LOOP(sqrt_f64, double, sqrt(x))
+LOOP(reciprocal_f64, double, 1 / x)
+LOOP(log_f64, double, log(x))
+LOOP(tanh_f64, double, tanh(x))
+LOOP(erf_f64, double, erf(x))
+LOOP(relu_f64, double, x < 0 ? 0 : x)
+LOOP(leaky_relu_f64, double, x < 0 ? a * x : x)
+LOOP(elu_f64, double, x < 0 ? a * expm1(x) : x)
+LOOP(selu_f64, double, b *(x > 0 ? x : a * expm1(x)))
+LOOP(hard_sigmoid_f64, double, (a * x + b < 0 ? 0 : a * x + b > 1 ? 1 : a * x + b))
+LOOP(hard_swish_f64, double, x *(x<-3 ? 0 : x> 3 ? 1 : x *(1.0 / 6) + 0.5))
+LOOP(mish_f64, double, mish_value(x))
+LOOP(gelu_f64, double, 0.5 * x * (1 + erf(x * 0.70710678118654752440)))
+LOOP(gelu_tanh_f64, double, 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))))
+LOOP(softplus_f64, double, (x > 0 ? x : 0) + log1p(exp(-fabs(x))))
+LOOP(softsign_f64, double, x / (1 + fabs(x)))
 LOOP(exp_f64, double, exp(x))
-LOOP(sigmoid_f64, double, sigmoid_value_f64(x))
-LOOP(swish_f64, double, x *sigmoid_value_f64(a *x))
+LOOP(sigmoid_f64, double, sigmoid_value(x))
+LOOP(swish_f64, double, x *sigmoid_value(a *x))
 
 typedef void (*loop_f32)(const float *x, float *y, size_t n, float a, float b);
 typedef void (*loop_f64)(const double *x, double *y, size_t n, double a, double b);
 
-#define EVERY(s)                                                                                             \
-    [FUNC_ABS] = abs_##s, [FUNC_NEG] = neg_##s, [FUNC_SIGN] = sign_##s, [FUNC_CEIL] = ceil_##s,              \
-    [FUNC_FLOOR] = floor_##s, [FUNC_ROUND] = round_##s, [FUNC_SQRT] = sqrt_##s,                              \
-    [FUNC_RECIPROCAL] = reciprocal_##s, [FUNC_LOG] = log_##s, [FUNC_SIN] = sin_##s, [FUNC_COS] = cos_##s,    \
-    [FUNC_TAN] = tan_##s, [FUNC_ASIN] = asin_##s, [FUNC_ACOS] = acos_##s, [FUNC_ATAN] = atan_##s,            \
-    [FUNC_SINH] = sinh_##s, [FUNC_COSH] = cosh_##s, [FUNC_TANH] = tanh_##s, [FUNC_ASINH] = asinh_##s,        \
-    [FUNC_ACOSH] = acosh_##s, [FUNC_ATANH] = atanh_##s, [FUNC_ERF] = erf_##s, [FUNC_RELU] = relu_##s,        \
-    [FUNC_LEAKY_RELU] = leaky_relu_##s, [FUNC_ELU] = elu_##s, [FUNC_SELU] = selu_##s,                        \
-    [FUNC_CELU] = celu_##s, [FUNC_THRESHOLDED_RELU] = thresholded_relu_##s,                                  \
-    [FUNC_HARD_SIGMOID] = hard_sigmoid_##s, [FUNC_HARD_SWISH] = hard_swish_##s, [FUNC_MISH] = mish_##s,      \
-    [FUNC_GELU] = gelu_##s, [FUNC_GELU_TANH] = gelu_tanh_##s, [FUNC_SOFTPLUS] = softplus_##s,                \
-    [FUNC_SOFTSIGN] = softsign_##s, [FUNC_SHRINK] = shrink_##s
+#define NO_KERNEL(s)                                                                                         \
+    [FUNC_SIGN] = sign_##s, [FUNC_SIN] = sin_##s, [FUNC_COS] = cos_##s, [FUNC_TAN] = tan_##s,                \
+    [FUNC_ASIN] = asin_##s, [FUNC_ACOS] = acos_##s, [FUNC_ATAN] = atan_##s, [FUNC_SINH] = sinh_##s,          \
+    [FUNC_COSH] = cosh_##s, [FUNC_ASINH] = asinh_##s, [FUNC_ACOSH] = acosh_##s, [FUNC_ATANH] = atanh_##s,    \
+    [FUNC_CELU] = celu_##s, [FUNC_THRESHOLDED_RELU] = thresholded_relu_##s, [FUNC_SHRINK] = shrink_##s
 
-static const loop_f32 loops_f32[FUNC_COUNT] = {EVERY(f32)}; /* EXP, SIGMOID, SWISH: vector kernels */
-static const loop_f64 loops_f64[FUNC_COUNT] = {
-    EVERY(f64), [FUNC_EXP] = exp_f64, [FUNC_SIGMOID] = sigmoid_f64, [FUNC_SWISH] = swish_f64};
+static const loop_f32 loops_f32[FUNC_COUNT] = {NO_KERNEL(f32)};
+static const loop_f64 loops_f64[FUNC_COUNT] = {NO_KERNEL(f64),
+                                               [FUNC_ABS] = abs_f64,
+                                               [FUNC_NEG] = neg_f64,
+                                               [FUNC_CEIL] = ceil_f64,
+                                               [FUNC_FLOOR] = floor_f64,
+                                               [FUNC_ROUND] = round_f64,
+                                               [FUNC_SQRT] = sqrt_f64,
+                                               [FUNC_RECIPROCAL] = reciprocal_f64,
+                                               [FUNC_LOG] = log_f64,
+                                               [FUNC_TANH] = tanh_f64,
+                                               [FUNC_ERF] = erf_f64,
+                                               [FUNC_RELU] = relu_f64,
+                                               [FUNC_LEAKY_RELU] = leaky_relu_f64,
+                                               [FUNC_ELU] = elu_f64,
+                                               [FUNC_SELU] = selu_f64,
+                                               [FUNC_HARD_SIGMOID] = hard_sigmoid_f64,
+                                               [FUNC_HARD_SWISH] = hard_swish_f64,
+                                               [FUNC_MISH] = mish_f64,
+                                               [FUNC_GELU] = gelu_f64,
+                                               [FUNC_GELU_TANH] = gelu_tanh_f64,
+                                               [FUNC_SOFTPLUS] = softplus_f64,
+                                               [FUNC_SOFTSIGN] = softsign_f64,
+                                               [FUNC_EXP] = exp_f64,
+                                               [FUNC_SIGMOID] = sigmoid_f64,
+                                               [FUNC_SWISH] = swish_f64};
 
-/* y = x^swish / (1 + exp(-a*x)). */
-static void sigmoid_blocks(const kernels *k, const float *x, float *y, size_t n, float a, bool swish) {
-    float e[BLOCK];
-    for (size_t i = 0; i < n; i += BLOCK) {
-        size_t m = n - i < BLOCK ? n - i : BLOCK;
-        for (size_t j = 0; j < m; j++) e[j] = -a * x[i + j];
-        k->exp(e, e, m);
-        if (swish)
-            for (size_t j = 0; j < m; j++) y[i + j] = x[i + j] / (1 + e[j]);
-        else
-            for (size_t j = 0; j < m; j++) y[i + j] = 1 / (1 + e[j]);
-    }
-}
+/* The vector kernel of each function, plus one; 0: none. Its parameters p and q are a and b but for ELU's. */
+static const uint8_t kernel_of[FUNC_COUNT] = {
+    [FUNC_ABS] = UNARY_F32_ABS + 1,
+    [FUNC_NEG] = UNARY_F32_NEG + 1,
+    [FUNC_CEIL] = UNARY_F32_CEIL + 1,
+    [FUNC_FLOOR] = UNARY_F32_FLOOR + 1,
+    [FUNC_ROUND] = UNARY_F32_ROUND + 1,
+    [FUNC_SQRT] = UNARY_F32_SQRT + 1,
+    [FUNC_RECIPROCAL] = UNARY_F32_RECIPROCAL + 1,
+    [FUNC_EXP] = UNARY_F32_EXP + 1,
+    [FUNC_LOG] = UNARY_F32_LOG + 1,
+    [FUNC_TANH] = UNARY_F32_TANH + 1,
+    [FUNC_ERF] = UNARY_F32_ERF + 1,
+    [FUNC_RELU] = UNARY_F32_RELU + 1,
+    [FUNC_LEAKY_RELU] = UNARY_F32_LEAKY_RELU + 1,
+    [FUNC_ELU] = UNARY_F32_ELU + 1,
+    [FUNC_SELU] = UNARY_F32_ELU + 1,
+    [FUNC_SIGMOID] = UNARY_F32_SIGMOID + 1,
+    [FUNC_HARD_SIGMOID] = UNARY_F32_HARD_SIGMOID + 1,
+    [FUNC_HARD_SWISH] = UNARY_F32_HARD_SWISH + 1,
+    [FUNC_SWISH] = UNARY_F32_SWISH + 1,
+    [FUNC_MISH] = UNARY_F32_MISH + 1,
+    [FUNC_GELU] = UNARY_F32_GELU + 1,
+    [FUNC_GELU_TANH] = UNARY_F32_GELU_TANH + 1,
+    [FUNC_SOFTPLUS] = UNARY_F32_SOFTPLUS + 1,
+    [FUNC_SOFTSIGN] = UNARY_F32_SOFTSIGN + 1,
+};
 
 void unary_f32(const kernels *k, unary_op op, const float *x, float *y, size_t n, float a, float b) {
-    switch (op) {
-    case FUNC_EXP: k->exp(x, y, n); return;
-    case FUNC_SIGMOID: sigmoid_blocks(k, x, y, n, 1, false); return;
-    case FUNC_SWISH: sigmoid_blocks(k, x, y, n, a, true); return;
-    default: loops_f32[op](x, y, n, a, b);
-    }
+    unsigned kernel = kernel_of[op];
+    if (op == FUNC_CELU && a == 1) kernel = UNARY_F32_ELU + 1;
+    if (kernel == 0)
+        loops_f32[op](x, y, n, a, b);
+    else
+        k->unary((kernel_unary)(kernel - 1), a, op == FUNC_ELU || op == FUNC_CELU ? 1.0f : b, x, y, n);
 }
 
 /* ---- integers ----------------------------------------------------------------------------------------- */
