@@ -327,7 +327,7 @@ def test_the_key_says_who_asks(churon, tiny, tmp_path):
 
 
 def test_without_keys_the_header_says_who_asks(churon, tiny):
-    with Server(churon, tiny) as server:
+    with Server(churon, tiny, "--kv-memory", "2M") as server:
         for claim in ("", "a b", "#1", "a" * 64, "\u00e9"):
             status, answer = server.json("/v1/completions", BODY, headers={"X-Churon-Tenant": claim})
             assert status == 400 and answer["error"]["param"] == "X-Churon-Tenant"

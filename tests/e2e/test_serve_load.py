@@ -178,6 +178,36 @@ def test_limits_name_both_numbers(server):
     assert status == 400 and answer["error"]["param"] == "max_tokens" and "4096" in answer["error"]["message"]
 
 
+def test_a_small_kv_cache_is_the_limit(churon, tiny):
+    with Server(churon, tiny, "--kv-memory", "100K") as server:
+        m = server.metrics()
+        held = int(m["churon_kv_pages"] * m["churon_kv_page_tokens"])
+        assert 100 < held < 1000
+        assert f"hold {held} tokens, less than the context of 4096" in server.stderr()
+        assert server.json("/v1/models")[1]["data"][0]["max_model_len"] == held
+        ids = [97] * 2000
+        for fields, said in (({"prompt": ids}, ("prompt:", held, 2000)), ({"prompt": ids[:10], "max_tokens": held}, ("max_tokens:", held - 10, held)),
+                             ({"prompt": ids[:held], "max_tokens": 1}, ("prompt:", held, held))):
+            start = time.monotonic()
+            status, answer = server.json("/v1/completions", fields)
+            assert status == 400 and answer["error"]["code"] == "context_length_exceeded" and "--kv-memory" in answer["error"]["message"]
+            assert all(str(x) in answer["error"]["message"] for x in said) and time.monotonic() - start < 2
+        whole = completion(server, prompt=ids[:10], max_tokens=held - 10, ignore_eos=True)
+        assert whole[1]["completion_tokens"] == held - 10
+        status, answer = server.json("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "ignore_eos": True})
+        assert status == 200 and answer["usage"]["total_tokens"] == held and answer["choices"][0]["finish_reason"] == "length"
+        server.idle()
+
+
+def test_more_kv_memory_than_is_needed_is_said(churon, tiny):
+    with Server(churon, tiny, "--kv-memory", "1G", "--max-running", "2") as server:
+        assert "note: --kv-memory: 1024.0 MiB asked for" in server.stderr() and "2 answers of 4096 tokens" in server.stderr()
+    with Server(churon, tiny, "--kv-memory", "1G", "--quiet") as server:
+        assert "note" not in server.stderr()
+    with Server(churon, tiny) as server:
+        assert "note" not in server.stderr()
+
+
 def test_sigterm_lets_answers_end(churon, tiny):
     with Server(churon, tiny) as server:
         fields = {"prompt": "a", "max_tokens": 300 if server.sanitized else 1500, "ignore_eos": True, "temperature": 0}

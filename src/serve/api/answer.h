@@ -40,7 +40,6 @@ typedef struct answer {
     char id[48], request_id[REQUEST_ID_MAX + 1];
     int64_t created;
     double arrived, deadline; /* clock_seconds; deadline 0: none */
-    struct event *timer;      /* of the deadline */
     str head;                 /* of each event of a stream, up to the choice's index */
     str out;                  /* of a stream, this round */
 } answer;

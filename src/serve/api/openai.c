@@ -34,7 +34,6 @@ static void answer_free(answer *a) {
     if (a->next) a->next->prev = a->prev;
     s->live_choices -= a->n_choices;
     s->n_answers--;
-    if (a->timer) event_free(a->timer);
     openai_request_free(&a->req);
     mem_free(a->choices);
     str_free(&a->head);
@@ -97,14 +96,6 @@ static void end_late(answer *a) {
     snprintf(line, sizeof line, "timeout: expected an answer within %g seconds, got none", a->req.timeout);
     metric_add(server_counter_cancelled(a->server, "timeout"), 1);
     answer_fail(a, 504, "timeout_error", "timeout", line);
-}
-
-static void on_deadline(evutil_socket_t fd, short what, void *user) {
-    (void)fd, (void)what;
-    answer *a = user;
-    if (!a->x) return;
-    end_late(a);
-    answer_settle(a);
 }
 
 void openai_cancel_all(server *s) {
@@ -187,16 +178,6 @@ static status start_choices(answer *a, error *err) {
     return CHURON_OK;
 }
 
-static status set_deadline(answer *a, error *err) {
-    if (a->req.timeout <= 0) return CHURON_OK;
-    a->timer = event_new(a->server->base, -1, 0, on_deadline, a);
-    const double t = a->req.timeout;
-    a->deadline = a->arrived + t;
-    const struct timeval after = {(time_t)t, (suseconds_t)((t - (double)(time_t)t) * 1e6)};
-    if (!a->timer || event_add(a->timer, &after) != 0) return error_no_memory(err, "timeout", 0);
-    return CHURON_OK;
-}
-
 static status answer_create(answer **out, server *s, http_exchange *x, openai_request *req, error *err) {
     *out = NULL;
     answer *a = mem_calloc(1, sizeof *a);
@@ -221,6 +202,7 @@ static status answer_create(answer **out, server *s, http_exchange *x, openai_re
     s->answers = a;
     s->live_choices += n;
     s->n_answers++;
+    if (a->req.timeout > 0) a->deadline = a->arrived + a->req.timeout;
     memcpy(a->tenant_name, s->caller.tenant, sizeof a->tenant_name);
     memcpy(a->request_id, s->request_id, sizeof a->request_id);
     server_unique_id(s, a->id, sizeof a->id, a->req.kind == OPENAI_CHAT ? "chatcmpl-" : "cmpl-");
@@ -250,7 +232,6 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
     if (st == CHURON_OK) st = answer_create(out, s, x, &req, err);
     openai_request_free(&req);
     TRY(st);
-    TRY(set_deadline(*out, err));
     TRY(start_choices(*out, err));
     if ((*out)->req.stream) {
         answer_write_head(*out);
