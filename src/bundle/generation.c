@@ -197,6 +197,7 @@ status generation_start(generation **out, lm_bundle *b, engine_seq *seq, const g
                             .n_stop_ids = stop_ids.len,
                             .priority = r->priority,
                             .deadline = r->deadline,
+                            .no_speculation = r->no_speculation,
                             .user = g,
                             .on_token = on_token,
                             .on_end = on_end};

@@ -63,7 +63,8 @@ typedef struct generation_request {
     bool ignore_eos;
     bool special_text; /* show control tokens as text */
     int32_t priority;  /* of engine_job_options */
-    double deadline;   /* clock_seconds() after which it ends with FINISH_TIMEOUT; 0: none */
+    bool no_speculation;
+    double deadline; /* clock_seconds() after which it ends with FINISH_TIMEOUT; 0: none */
 } generation_request;
 
 /* Checks everything that does not depend on the prompt; names the field in SURFACE's spelling. */
@@ -109,6 +110,6 @@ finish_reason generation_wait(generation *g); /* blocks; steps the engine if no 
 finish_reason generation_wait_step(generation *g);
 engine_job_stats generation_stats(const generation *g);
 void generation_view(generation *g, engine_job_view *out); /* any thread, also while it runs */
-void generation_free(generation *g); /* after its last event has returned */
+void generation_free(generation *g);                       /* after its last event has returned */
 
 #endif

@@ -115,7 +115,7 @@ static void note_memory(lm_bundle *b, const serve_flags *f, bool quiet) {
     engine_load_get(e, &l);
     const size_t context = engine_context(e), held = l.kv_pages * l.kv_page_tokens;
     const uint64_t page =
-        (uint64_t)kv_bytes_per_token(&lm_bundle_model(b)->config, f->kv_type) * l.kv_page_tokens;
+        (uint64_t)kv_bytes_per_token(&lm_bundle_model(b)->config, engine_kv_type(e)) * l.kv_page_tokens;
     const uint64_t taken = l.kv_pages * page;
     if (f->kv_memory >= taken + page) {
         cli_note(

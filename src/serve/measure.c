@@ -42,6 +42,9 @@ static const series of_model[] = {
      "Prompt tokens looked up in the prefix cache.", NULL, 0},
     {M(cache_hits), COUNTER, "vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", NULL,
      0},
+    {M(drafted), COUNTER, "vllm:spec_decode_num_draft_tokens_total", "Tokens guessed and checked.", NULL, 0},
+    {M(accepted), COUNTER, "vllm:spec_decode_num_accepted_tokens_total", "Guessed tokens that were right.",
+     NULL, 0},
     {M(ttft), HISTOGRAM, "vllm:time_to_first_token_seconds",
      "From a whole request to the first token of each choice.", BOUNDS(fine_seconds)},
     {M(inter_token), HISTOGRAM, "vllm:inter_token_latency_seconds", "Between two tokens of one choice.",
@@ -224,6 +227,8 @@ void measure_update(server *s) {
     metric_add(m->cache_queries, l.cache_queries - m->counted.cache_queries);
     metric_add(m->cache_hits, l.cache_hits - m->counted.cache_hits);
     metric_add(m->cache_evictions, l.cache_evictions - m->counted.cache_evictions);
+    metric_add(m->drafted, l.drafted - m->counted.drafted);
+    metric_add(m->accepted, l.accepted - m->counted.accepted);
     m->counted = l;
     metric_set(m->connections, (double)http_server_connections(s->http));
     metric_set(m->exchanges, (double)http_server_exchanges(s->http));

@@ -26,7 +26,7 @@ typedef struct server_metrics {
     metric *kv_wasted, *max_wasted;
     metric *connections, *exchanges, *resident, *tenants_known;
     metric *prompt_tokens, *generation_tokens, *steps, *preemptions;
-    metric *cache_queries, *cache_hits, *cache_evictions;
+    metric *cache_queries, *cache_hits, *cache_evictions, *drafted, *accepted;
     metric *ttft, *inter_token, *e2e, *queue, *prefill, *decode, *per_token;
     metric *prompt_length, *answer_length, *max_tokens, *choices;
     engine_load counted;                     /* totals that the counters have already */

@@ -307,3 +307,15 @@ def test_streams_say_what_was_cached_too(churon, tiny):
     with Server(churon, tiny, "--no-prefix-cache") as server:
         for _ in range(2):
             assert server.json("/v1/completions", fields)[1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_guessing_ahead_changes_no_answer(churon, smollm2):
+    with Server(churon, smollm2, "--ctx", "1024") as server:
+        fields = {"prompt": "one two three four five, " * 6, "max_tokens": 60, "temperature": 0, "logprobs": 2, "ignore_eos": True}
+        base = server.metrics()
+        plain = server.json("/v1/completions", {**fields, "speculate": False})[1]["choices"]
+        m = server.metrics()
+        assert m["vllm:spec_decode_num_draft_tokens_total"] == base["vllm:spec_decode_num_draft_tokens_total"]
+        assert server.json("/v1/completions", fields)[1]["choices"] == plain
+        m = server.metrics()
+        assert m["vllm:spec_decode_num_draft_tokens_total"] >= m["vllm:spec_decode_num_accepted_tokens_total"] > 0

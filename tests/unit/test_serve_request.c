@@ -45,6 +45,7 @@ static void test_a_chat_request_whole(void **state) {
     assert_int_equal(r.stop_len[1], 3);
     assert_true(r.seed == (uint64_t)-3 && r.timeout == 2.5 && r.priority == -7 && r.best_of == 3);
     assert_string_equal(r.cache_salt, "s");
+    assert_true(r.speculate);
     assert_true(r.sampling.temperature == 0 && r.sampling.top_p == 0.5F && r.sampling.top_k == 0);
     assert_true(r.sampling.repeat_penalty == 1.5F && r.sampling.n_logprobs == 5 && r.sampling.want_logprobs);
     assert_true(r.sampling.n_bias == 2 && r.sampling.bias[0].id == 7 && r.sampling.bias[0].bias == -100);
@@ -145,6 +146,7 @@ static const refusal refusals[] = {
     C("\"priority\":1.5", "priority"),
     C("\"priority\":2147483648", "priority"),
     C("\"cache_salt\":\"\"", "cache_salt"),
+    C("\"speculate\":0", "speculate"),
     C("\"use_beam_search\":true", "use_beam_search"),
     C("\"timeout\":0", "timeout"),
     C("\"timeout\":-1", "timeout"),

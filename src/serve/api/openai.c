@@ -140,6 +140,7 @@ static status start_choice(answer *a, choice *c, size_t index, const token_list 
                             .n_stop_ids = r->n_stop_ids,
                             .ignore_eos = r->ignore_eos,
                             .priority = r->priority,
+                            .no_speculation = !r->speculate,
                             .deadline = a->deadline};
     const engine_seq_options who = {.tenant = a->tenant_name, .salt = r->cache_salt};
     if (!r->has_seed && getrandom(&g.sampling.seed, sizeof g.sampling.seed, 0) < 0) {

@@ -58,6 +58,7 @@ static const field fields[] = {
     {"timeout", BOTH, READ, NULL},
     {"priority", BOTH, READ, NULL},
     {"cache_salt", BOTH, READ, NULL},
+    {"speculate", BOTH, READ, NULL},
     {"echo", COMPLETION, READ, NULL},
     {"add_generation_prompt", CHAT, READ, NULL},
     {"user", BOTH, INERT, NULL},
@@ -495,6 +496,7 @@ static status read_service(openai_request *r, error *err) {
                          salt);
     }
     TRY(json_in_bool(root, "", "ignore_eos", &r->ignore_eos, err));
+    TRY(json_in_bool(root, "", "speculate", &r->speculate, err));
     if (json_in_member(root, "timeout")) {
         TRY(json_in_double(root, "", "timeout", &r->timeout, err));
         if (!(r->timeout > 0 && r->timeout <= 86400)) {
@@ -530,7 +532,8 @@ static status read_input(openai_request *r, size_t n_vocab, error *err) {
 status openai_request_parse(openai_request *out, const char *body, size_t len, openai_kind kind,
                             const openai_context *context, error *err) {
     status st;
-    openai_request r = {.kind = kind, .add_generation_prompt = true, .sampling = context->defaults};
+    openai_request r = {
+        .kind = kind, .add_generation_prompt = true, .speculate = true, .sampling = context->defaults};
     TRY_GOTO(json_in_parse(&r.doc, body, len, NULL, err));
     TRY_GOTO(check_fields(r.doc.root, kind, err));
     TRY_GOTO(json_in_string(r.doc.root, "", "model", &r.model, NULL, err));

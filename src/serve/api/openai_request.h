@@ -59,7 +59,7 @@ typedef struct openai_request {
     size_t n_stop;
     int32_t *stop_ids; /* [n_stop_ids] */
     size_t n_stop_ids;
-    bool ignore_eos;
+    bool ignore_eos, speculate;
 } openai_request;
 
 /* CHURON_INVALID: wrong; CHURON_UNSUPPORTED: a field that this server does not have. The message begins with
