@@ -320,8 +320,7 @@ static void test_weights_divide_the_tokens(void **state) {
     assert_true(tokens[1] * 10 > tokens[0] * 27 && tokens[1] * 10 < tokens[0] * 33);
 }
 
-static void test_idle_time_is_no_hoard_and_use_no_debt(void **state) {
-    (void)state;
+static void idle_and_busy(const char *first, const char *second) {
     world w;
     begin(&w, 100000, 1, 64, 0.05);
     fake *early = submit(&w, "idle", 0, 8, 1);
@@ -333,8 +332,8 @@ static void test_idle_time_is_no_hoard_and_use_no_debt(void **state) {
     /* Both come with many: they take turns from the start. */
     fake *a[60], *b[60];
     for (size_t i = 0; i < 60; i++) {
-        a[i] = submit(&w, "idle", 0, 100, 20);
-        b[i] = submit(&w, "busy", 0, 100, 20);
+        a[i] = submit(&w, first, 0, 100, 20);
+        b[i] = submit(&w, second, 0, 100, 20);
     }
     while (a[59]->first == 0 && b[59]->first == 0) {
         (void)step(&w, 1, NULL);
@@ -347,6 +346,12 @@ static void test_idle_time_is_no_hoard_and_use_no_debt(void **state) {
     }
     drain(&w, 1, 100000);
     close_world(&w);
+}
+
+static void test_idle_time_is_no_hoard_and_use_no_debt(void **state) {
+    (void)state;
+    idle_and_busy("idle", "busy");
+    idle_and_busy("busy", "idle");
 }
 
 /* ---- starvation ------------------------------------------------------------------------------------- */
