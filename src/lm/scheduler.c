@@ -487,7 +487,7 @@ sched_job *const *sched_plan(scheduler *s, size_t *n) {
 static void adapt_chunk(scheduler *s, size_t chunk, double seconds) {
     if (s->decoding == 0) return;
     const bool whole = chunk * 4 >= s->budget * 3;
-    const double aim = 0.92 * s->o.target; /* steps differ by some percent */
+    const double aim = s->o.target;
     if (!whole && seconds <= aim) return;
     const double most = (double)s->o.step_tokens, least = most < SCHED_LEAST_CHUNK ? most : SCHED_LEAST_CHUNK;
     const double gain = seconds > aim ? 0.8 : 0.5;

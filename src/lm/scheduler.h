@@ -21,8 +21,8 @@
  * last (or its submission), where `older` unfinished jobs arrived before it and L is the most tokens, prompt
  * and answer, that a job has; whatever is submitted later.
  *
- * Chunks: while somebody decodes, a chunk grows or shrinks with each step, so that steps take a little less
- * than `target` seconds; at least SCHED_LEAST_CHUNK tokens, so that prompts always advance. Otherwise
+ * Chunks: while somebody decodes, a chunk grows or shrinks with each step, so that steps take
+ * `target` seconds; at least SCHED_LEAST_CHUNK tokens, so that prompts always advance. Otherwise
  * `step_tokens`.
  *
  * Nothing allocates after create and sched_tenant_get. Owner: whoever holds the engine's lock. */
