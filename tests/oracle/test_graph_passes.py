@@ -127,6 +127,19 @@ def line(n):
     return [n.op("MaxPool", x, kernel_shape=[2], strides=[2]), n.op("GlobalAveragePool", x)]
 
 
+def dense(n):
+    """Matrix products: constant and not, with what follows them."""
+    x = n.op("Flatten", n.op("GlobalAveragePool", n.conv("x", 3, 48, 3)))
+    a = n.op("Relu", n.op("Gemm", x, n.constant(40, 48), n.constant(40), transB=1))
+    b = n.op("Add", n.op("MatMul", a, n.constant(40, 33)), n.constant(33))
+    b = n.op("Mul", b, n.op("Sigmoid", b))
+    c = n.op("Gemm", b, n.constant(33, 40), n.constant(1, 40))
+    d = n.op("Add", c, a)
+    f = n.op("MatMul", n.op("Unsqueeze", d, "axes"), n.constant(2, 40, 9))
+    n.weights.append(numpy_helper.from_array(np.array([0], np.int64), "axes"))
+    return [d, f, n.op("Gemm", d, n.constant(40, 3), alpha=0.5)]
+
+
 def left_alone(n):
     """Values that are outputs and inputs at once, constants of every shape, identities."""
     x = n.conv("x", 3, 17, 3)
@@ -138,7 +151,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, left_alone]
+NETS = [residual, inception, mobile, gelu, line, dense, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,7 +6,7 @@
 
 /* What folding may add to a model: a Tile or Expand of constants can be far larger than what it is made of.
  */
-enum { GROWTH_BYTES = 1 << 20 };
+enum { GROWTH = 8, GROWTH_BYTES = 1 << 16 }; /* 8: weights of 4 bits become f32 */
 
 static bool can_compute(const op_node *n) {
     if (!n->def || n->n_bodies || (n->def->flags & (OP_RANDOM | OP_OWN_INFERENCE)) || n->n_inputs == 0)
@@ -23,7 +23,7 @@ static bool can_compute(const op_node *n) {
         if (!value_known_shape(v)) continue; /* depends on the data: small enough for what made it */
         size_t count;
         if (tensor_count(v->type.type, v->rank, v->dims, &count, "constant", NULL) != CHURON_OK) return false;
-        if (count * elem_describe(v->type.type)->bytes > in + GROWTH_BYTES) return false;
+        if (count * elem_describe(v->type.type)->bytes > GROWTH * in + GROWTH_BYTES) return false;
     }
     return true;
 }

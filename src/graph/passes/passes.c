@@ -15,6 +15,8 @@ static const pass passes[] = {
      pass_blocked_layout},
     {"conv-epilogue", "adds and activates while a convolution's result is still in the cache",
      pass_conv_epilogue},
+    {"matmul-epilogue", "packs constant matrices once; adds and activates while the product is in the cache",
+     pass_matmul_epilogue},
     {"dead-code", "removes what no output needs", pass_dead_code},
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };

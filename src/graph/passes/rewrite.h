@@ -54,6 +54,15 @@ bool value_known_shape(const ir_value *v);
 bool value_is_f32(const ir_value *v);
 bool value_same_shape(const ir_value *a, const ir_value *b); /* known to be equal, symbols included */
 
+/* Limits, or else a kernel function of one f32 element. */
+typedef struct node_function {
+    bool limits; /* else `f` */
+    float low, high;
+    kernel_unary f;
+    float p, q;
+} node_function;
+bool node_reads_function(const op_node *n, node_function *out); /* false: it is no such operator */
+
 /* A new constant; takes over the reference of t. */
 MUST_USE status rewrite_constant(rewriter *w, const char *name, tensor t, ir_value **out, error *err);
 /* A new value of a type and shape that a new node will write. */

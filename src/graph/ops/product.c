@@ -1,0 +1,120 @@
+/* product.c: see product.h. */
+#include "graph/ops/product.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+void product_free(void *state) {
+    product *st = state;
+    if (!st) return;
+    mem_free(st->b);
+    mem_free(st->bias);
+    mem_free(st);
+}
+
+static status infer(op_shapes *s, error *err) {
+    const product *st = shapes_state(s);
+    size_t rank;
+    const dim *in;
+    if (!shapes_in(s, 0, &rank, &in)) {
+        shapes_out_unknown(s, 0);
+        return CHURON_OK;
+    }
+    if (rank < 2 || (st->transposed && rank != 2)) {
+        return op_error(shapes_node(s), err, CHURON_INVALID, "X: expected a matrix, got rank %zu", rank);
+    }
+    TRY(shapes_same(s, in[st->transposed ? 0 : rank - 1], (dim)st->k, "inner dimensions of the product", NULL,
+                    err));
+    dim out[TENSOR_MAX_RANK];
+    memcpy(out, in, rank * sizeof *in);
+    if (st->transposed) out[0] = in[1];
+    out[rank - 1] = (dim)st->n;
+    return shapes_out(s, 0, rank, out, err);
+}
+
+enum { ROWS = 168, PANELS = 4 }; /* of a unit: enough to pay for its call, few enough to share out */
+
+typedef struct job {
+    const product *st;
+    const kernels *k;
+    gemm g;
+    size_t m, row_units, panel_units, units, scratch_floats;
+    float *scratch;
+} job;
+
+static void run_unit(const job *j, size_t unit, float *scratch) {
+    const size_t rows = unit / j->panel_units, panels = unit % j->panel_units, all = gemm_panels(j->g.n);
+    const size_t m0 = j->m * rows / j->row_units, m1 = j->m * (rows + 1) / j->row_units;
+    const size_t p0 = all * panels / j->panel_units, p1 = all * (panels + 1) / j->panel_units;
+    gemm_run(j->k, &j->g, m0, m1, p0, p1, scratch);
+    if (!j->st->activate) return;
+    const size_t from = p0 * GEMM_PANEL, to = p1 * GEMM_PANEL < j->g.n ? p1 * GEMM_PANEL : j->g.n;
+    for (size_t i = m0; i < m1; i++) {
+        float *y = j->g.c + i * j->g.c_row + from;
+        j->k->unary(j->st->function, j->st->p, j->st->q, y, y, to - from);
+    }
+}
+
+static void member(void *ctx, const pool_member *me) {
+    const job *j = ctx;
+    size_t from, to;
+    pool_split(me, j->units, 1, &from, &to);
+    for (size_t i = from; i < to; i++) run_unit(j, i, j->scratch + me->index * j->scratch_floats);
+}
+
+static status run(op_run *r, error *err) {
+    const product *st = run_state(r);
+    const tensor *x = run_in(r, 0), *add = run_in(r, 1);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (y->count == 0) return CHURON_OK;
+    if (add && add->count != y->count) {
+        return run_error(r, err, CHURON_INVALID, "addend: expected %zu elements, got %zu", y->count,
+                         add->count);
+    }
+    job j = {.st = st, .k = run_kernels(r), .m = y->count / st->n};
+    j.g = (gemm){.n = st->n,
+                 .k = st->k,
+                 .a = x->data,
+                 .a_row = st->transposed ? 1 : st->k,
+                 .a_k = st->transposed ? j.m : 1,
+                 .n_runs = 1,
+                 .run = st->k,
+                 .b = st->b,
+                 .c = y->data,
+                 .c_row = st->n,
+                 .c_panel = GEMM_PANEL,
+                 .bias = st->bias,
+                 .add = add ? add->data : NULL,
+                 .add_row = st->n,
+                 .add_panel = GEMM_PANEL,
+                 .low = st->low,
+                 .high = st->high};
+    const size_t panels = gemm_panels(st->n);
+    j.row_units = (j.m + ROWS - 1) / ROWS;
+    j.panel_units = (panels + PANELS - 1) / PANELS;
+    j.units = j.row_units * j.panel_units;
+    j.scratch_floats = (gemm_scratch_floats(st->k) + 15) / 16 * 16;
+    pool *team = run_pool(r);
+    const size_t members =
+        (double)j.m * (double)st->n * (double)st->k > 400e3 && j.units > 1 ? pool_threads(team) : 1;
+    void *scratch;
+    TRY(run_scratch(r, members * j.scratch_floats * sizeof(float), &scratch, err));
+    j.scratch = scratch;
+    if (members > 1) {
+        pool_run(team, member, &j);
+    } else {
+        for (size_t i = 0; i < j.units; i++) run_unit(&j, i, j.scratch);
+    }
+    return CHURON_OK;
+}
+
+const op_def op_product = {.domain = "churon",
+                           .name = "Product",
+                           .since = 1,
+                           .signature = "T=T>T",
+                           .vars = {{'T', ELEM_BIT(ELEM_F32)}},
+                           .release = product_free,
+                           .infer = infer,
+                           .run = run};
