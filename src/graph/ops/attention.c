@@ -33,6 +33,10 @@ static status attention_prepare(op_node *n, error *err) {
     st->left = st->right = -1;
     TRY(op_attr_int(n, "q_num_heads", 0, 1, INT32_MAX, &st->q_heads, err));
     TRY(op_attr_int(n, "kv_num_heads", 0, 1, INT32_MAX, &st->kv_heads, err));
+    if (st->q_heads && st->kv_heads && st->q_heads % st->kv_heads)
+        return op_error(n, err, CHURON_INVALID,
+                        "q_num_heads: a multiple of kv_num_heads %lld expected, got %lld",
+                        (long long)st->kv_heads, (long long)st->q_heads);
     TRY(op_attr_bool(n, "is_causal", false, &st->causal, err));
     TRY(op_attr_int(n, "qk_matmul_output_mode", 0, 0, 3, &tap, err));
     st->tap = (int)tap;

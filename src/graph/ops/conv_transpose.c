@@ -66,7 +66,7 @@ static status transpose_axis(op_shapes *s, const transpose_state *st, size_t n, 
         *out = full_size(st, i, in, kernel) - (use ? st->w.pad[i] + st->w.pad[n + i] : 0);
         if (*out < 0)
             return op_error(shapes_node(s), err, CHURON_INVALID,
-                            "pads: axis %zu: more than the output's %lld cut off", i,
+                            "pads: axis %zu: at most the output's %lld expected, got more", i,
                             (long long)full_size(st, i, in, kernel));
     } else {
         *out = dim_fresh(s);

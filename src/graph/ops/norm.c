@@ -65,10 +65,12 @@ static status batch_prepare(op_node *n, error *err) {
     if (v < 7) TRY(op_attr_bool(n, "is_test", false, &is_test, err));
     if (v < 9) TRY(op_attr_bool(n, "spatial", true, &st->spatial, err));
     if (v >= 14) TRY(op_attr_bool(n, "training_mode", false, &training, err));
-    if (training || !is_test)
+    if (training)
         return op_error(n, err, CHURON_UNSUPPORTED,
-                        "%s: the node trains; export the model for inference (%s)",
-                        v >= 14 ? "training_mode" : "is_test", v >= 14 ? "training_mode 0" : "is_test 1");
+                        "training_mode: 0 expected, got 1: the node trains; export the model for inference");
+    if (!is_test)
+        return op_error(n, err, CHURON_UNSUPPORTED,
+                        "is_test: 1 expected, got 0: the node trains; export the model for inference");
     for (size_t i = 1; i < op_n_outputs(n); i++)
         if (op_has_output(n, i))
             return op_error(n, err, CHURON_UNSUPPORTED,
