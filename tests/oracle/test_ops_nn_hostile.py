@@ -141,3 +141,16 @@ def test_interpolated_integers_are_rounded(churon, tmp_path):
     save(tmp_path / "resize", "Resize", inputs, mode="linear", results=[np.uint8([[[0, 1, 4, 5]]])])
     (row,) = numbers(churon, tmp_path, 1)
     assert row["ok"], row
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "MaxPool"])
+def test_the_first_output_may_not_be_absent(churon, tmp_path, op):
+    inputs = [X, f32(5)] if op == "LayerNormalization" else [X]
+    save(tmp_path / op, op, inputs, outputs=2, **({} if op == "LayerNormalization" else {"kernel_shape": [2, 2]}))
+    path = tmp_path / op / "model.onnx"
+    model = onnx.load(path)
+    model.graph.node[0].output[0] = ""
+    del model.graph.output[0]
+    path.write_bytes(model.SerializeToString())
+    (row,) = numbers(churon, tmp_path, 1)
+    assert not row["ok"] and "output 0" in row["why"], row

@@ -95,6 +95,7 @@ static status loss_run(op_run *r, error *err) {
     const void *from, *weight;
     void *memory;
     tensor *y;
+    TRY(nn_need_first(r, err));
     TRY(run_out(r, 0, &y, err)); /* checks the shapes */
     TRY(real_in(r, 0, ELEM_F64, &from, err));
     TRY(real_in(r, 2, ELEM_F64, &weight, err));

@@ -51,7 +51,7 @@ status real_in(op_run *r, size_t i, elem work, const void **out, error *err) {
     return real_of(r, run_in(r, i), work, out, err);
 }
 
-status real_out(op_run *r, size_t i, elem work, tensor **t, void **data, error *err) {
+status real_out_optional(op_run *r, size_t i, elem work, tensor **t, void **data, error *err) {
     *data = NULL;
     TRY(run_out(r, i, t, err));
     if (!*t) return CHURON_OK;
@@ -60,6 +60,16 @@ status real_out(op_run *r, size_t i, elem work, tensor **t, void **data, error *
         return CHURON_OK;
     }
     return run_scratch(r, (*t)->count * elem_describe(work)->bytes, data, err);
+}
+
+status nn_need_first(const op_run *r, error *err) {
+    if (op_has_output(run_node(r), 0)) return CHURON_OK;
+    return run_error(r, err, CHURON_INVALID, "output 0: a name expected, got none");
+}
+
+status real_out(op_run *r, size_t i, elem work, tensor **t, void **data, error *err) {
+    if (i == 0) TRY(nn_need_first(r, err));
+    return real_out_optional(r, i, work, t, data, err);
 }
 
 void real_done(const tensor *t, elem work, const void *data) {

@@ -25,8 +25,10 @@ static inline elem real_work(elem type) {
 MUST_USE status real_in(op_run *r, size_t i, elem work, const void **out, error *err);
 MUST_USE status real_of(op_run *r, const tensor *t, elem work, const void **out, error *err);
 /* Memory for output i as elements of `work`: the output's own or scratch, which real_done converts. *t and
- * *data are NULL if the output is absent. */
+ * *data are NULL if the output is absent; output 0 may not be, unless the second form asks. */
 MUST_USE status real_out(op_run *r, size_t i, elem work, tensor **t, void **data, error *err);
+MUST_USE status real_out_optional(op_run *r, size_t i, elem work, tensor **t, void **data, error *err);
+MUST_USE status nn_need_first(const op_run *r, error *err);   /* output 0 is there */
 void real_done(const tensor *t, elem work, const void *data); /* t may be NULL */
 /* Element i of a real tensor; of integers within 2^53. */
 double real_at(const tensor *t, size_t i);

@@ -317,6 +317,7 @@ static status dynamic_run(op_run *r, error *err) {
     const tensor *x = run_in(r, 0);
     const float *v = x->data;
     tensor *y, *scale, *zero;
+    TRY(nn_need_first(r, err));
     TRY(run_out(r, 0, &y, err));
     TRY(run_out(r, 1, &scale, err));
     TRY(run_out(r, 2, &zero, err));

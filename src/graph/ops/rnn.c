@@ -364,7 +364,7 @@ static status rnn_run(op_run *r, error *err) {
                  .clip = st->clip,
                  .acts = st->acts,
                  .kernels = run_kernels(r)};
-    TRY(real_out(r, 0, work, &y, &j.y, err));
+    TRY(real_out_optional(r, 0, work, &y, &j.y, err));
     TRY(real_out(r, 1, work, &y_h, &j.y_h, err));
     if (st->kind == RNN_LSTM) TRY(real_out(r, 2, work, &y_c, &j.y_c, err));
     if (!y && !y_h && !y_c) return CHURON_OK;

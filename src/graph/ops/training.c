@@ -115,7 +115,7 @@ static status optimizer_run(op_run *r, error *err) {
         void *out[3] = {NULL};
         tensor *to[3] = {NULL};
         for (size_t p = 0; p + 1 < st->parts; p++)
-            TRY(real_out(r, p * st->n + i, ELEM_F64, &to[p], &out[p], err));
+            TRY(real_out_optional(r, p * st->n + i, ELEM_F64, &to[p], &out[p], err));
         for (size_t p = 0; p < st->parts; p++) TRY(real_in(r, 2 + p * st->n + i, ELEM_F64, &in[p], err));
         for (size_t k = 0; k < run_in(r, 2 + i)->count; k++) {
             double x = ((const double *)in[0])[k], g = ((const double *)in[1])[k],
