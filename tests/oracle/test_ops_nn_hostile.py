@@ -154,3 +154,20 @@ def test_the_first_output_may_not_be_absent(churon, tmp_path, op):
     path.write_bytes(model.SerializeToString())
     (row,) = numbers(churon, tmp_path, 1)
     assert not row["ok"] and "output 0" in row["why"], row
+
+
+def test_no_input_channels_leave_the_bias(churon, tmp_path):
+    inputs = [f32(1, 0, 3, 3), f32(8, 0, 2, 2), np.arange(8, dtype=np.float32)]
+    want = np.broadcast_to(inputs[2][None, :, None, None], (1, 8, 2, 2))
+    save(tmp_path / "conv", "Conv", inputs, results=[np.ascontiguousarray(want)])
+    (row,) = numbers(churon, tmp_path, 1)
+    assert row["ok"], row
+
+
+def test_windows_far_larger_than_the_image(churon, tmp_path):
+    big = 2**31 - 1
+    save(tmp_path / "pool", "AveragePool", [f32(1, 1, 3, 3)], results=[np.zeros((1, 1, 1, 1), np.float32)],
+         kernel_shape=[big, big], pads=[big, big, 0, 0], strides=[big, big], dilations=[1, 1], count_include_pad=1)
+    run = subprocess.run([churon, "verify", "--onnx-suite", str(tmp_path), "--json", "--timeout", "20"], capture_output=True, text=True, timeout=60)
+    (row,) = json.loads(run.stdout)["cases"]
+    assert row["max_abs"] < 1e-9 or not row["ok"], row

@@ -210,7 +210,7 @@ static status conv_by_product(op_run *r, const conv_job *j, const gemm_epilogue 
 status conv_f32(op_run *r, const conv_job *j, const gemm_epilogue *e, error *err) {
     size_t outs = j->batch * j->out_channels;
     if (outs == 0 || j->g.out_size == 0) return CHURON_OK;
-    if (j->group_in > 1 || j->group_out > 4) return conv_by_product(r, j, e, err);
+    if (j->group_in > 1 || (j->group_in == 1 && j->group_out > 4)) return conv_by_product(r, j, e, err);
     conv_job job = *j;
     run_parallel(r, outs, conv_work(j), conv_planes_f32, &job);
     finish_rows(e, NULL, outs, 0, (size_t)j->g.out_size, j->y, (size_t)j->g.out_size, 0);
