@@ -215,9 +215,17 @@ typedef struct kernels {
      * fused multiply-adds. bias and add may be NULL; add has y's layout. */
     void (*depthwise_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
+
+    /* Decisions of 64 nodes of decision trees at a time, for each of `rows` rows: bit i of masks[row * ld +
+     * b] is ranks[row][feature[64b + i]] > split[64b + i]. ranks: [rows, FOREST_RANKS_U8 or _U16], of which
+     * n_ranks are in use; feature: below n_ranks. ranks, feature and split are aligned to 64 bytes. */
+    void (*forest_u8)(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
+                      const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
+    void (*forest_u16)(const uint16_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
+                       const uint16_t *split, size_t blocks, uint64_t *masks, size_t ld);
 } kernels;
 
-enum { TOP_MAX = 1024 };
+enum { TOP_MAX = 1024, FOREST_RANKS_U8 = 128, FOREST_RANKS_U16 = 64 };
 
 /* Scratch for one thread. matmul: for matrices with at most max_cols columns and n at most max_tokens. */
 size_t matmul_scratch(size_t max_cols, size_t max_tokens);

@@ -38,6 +38,8 @@ static const kernels table_ref = {
     .unary = unary_ref,
     .gemm_tile = gemm_tile_ref,
     .depthwise_row = depthwise_row_ref,
+    .forest_u8 = forest_u8_ref,
+    .forest_u16 = forest_u16_ref,
     .gemm_shape = {.rows = 4, .panels = 1, .few_panels = 1},
 };
 
@@ -67,6 +69,8 @@ static const kernels table_avx2 = {
     .unary = unary_avx2,
     .gemm_tile = gemm_tile_avx2,
     .depthwise_row = depthwise_row_avx2,
+    .forest_u8 = forest_u8_avx2,
+    .forest_u16 = forest_u16_ref,
     .gemm_shape = {.rows = 6, .panels = 1, .few_panels = 1},
 };
 
@@ -94,6 +98,8 @@ static const kernels table_avx512 = {
     .unary = unary_avx512,
     .gemm_tile = gemm_tile_avx512,
     .depthwise_row = depthwise_row_avx512,
+    .forest_u8 = forest_u8_avx512,
+    .forest_u16 = forest_u16_avx512,
     .gemm_shape = {.rows = 14, .panels = 2, .few_rows = 6, .few_panels = 4},
 };
 

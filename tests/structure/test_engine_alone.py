@@ -1,4 +1,4 @@
-"""With CHURON_PROGRAM=OFF the engine library is configured where no library but utf8proc is installed."""
+"""With CHURON_PROGRAM=OFF the engine library is configured where no library but utf8proc and PCRE2 is installed."""
 
 import json
 import os
@@ -14,9 +14,10 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        where = subprocess.run(["pkg-config", "--variable=pcfiledir", "libutf8proc"], capture_output=True, text=True, check=True)
         (work / "pc").mkdir()
-        shutil.copy(pathlib.Path(where.stdout.strip()) / "libutf8proc.pc", work / "pc")
+        for name in ("libutf8proc", "libpcre2-8"):
+            where = subprocess.run(["pkg-config", "--variable=pcfiledir", name], capture_output=True, text=True, check=True)
+            shutil.copy(pathlib.Path(where.stdout.strip()) / f"{name}.pc", work / "pc")
         env = {**os.environ, "PKG_CONFIG_LIBDIR": str(work / "pc")}
         done = subprocess.run(["cmake", "-S", TOP, "-B", work / "b", "-G", "Ninja", "-DCHURON_PROGRAM=OFF"], env=env,
                               capture_output=True, text=True)

@@ -72,7 +72,7 @@ def main():
         results = {}
         run("cc", work / "user.c", *flags, "-o", work / "by_pkg_config")
         results["pkg-config"] = run(work / "by_pkg_config", env=env)
-        run("cc", work / "user.c", f"-I{prefix}/include", libs / "libchuron.a", "-lutf8proc", "-lpthread", "-lm", "-o", work / "by_archive")
+        run("cc", work / "user.c", f"-I{prefix}/include", libs / "libchuron.a", "-lutf8proc", "-lpcre2-8", "-lpthread", "-lm", "-o", work / "by_archive")
         results["libchuron.a"] = run(work / "by_archive")
         (work / "CMakeLists.txt").write_text(CMAKE)
         run("cmake", "-S", work, "-B", work / "b", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")

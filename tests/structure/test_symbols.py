@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-MAY_NEED = ("libc.so", "libm.so", "libutf8proc.so", "ld-linux", "libgcc_s.so")
+MAY_NEED = ("libc.so", "libm.so", "libutf8proc.so", "libpcre2-8.so", "ld-linux", "libgcc_s.so")
 
 
 def run(*command):

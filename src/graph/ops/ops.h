@@ -7,14 +7,14 @@
 #include "graph/op.h"
 
 #define OP_TABLES(X)                                                                                         \
+    X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
+    X(control)        /* If, Loop, Scan */                                                                   \
     X(arithmetic)     /* Add … Pow, Mod, Max, Min, Sum, Mean, comparisons, logic, bits, PRelu, Where */    \
     X(arrange)        /* Transpose, Concat, Split, Expand, Tile, DepthToSpace, SpaceToDepth */               \
     X(attention)      /* Attention, FlexAttention */                                                         \
     X(attention_gqa)  /* GroupQueryAttention */                                                              \
     X(attention_ms)   /* Attention, QAttention, MultiHeadAttention of com.microsoft */                       \
     X(cast)           /* Cast, CastLike, BitCast */                                                          \
-    X(constant)       /* Constant, ConstantOfShape, Identity, Shape, Size */                                 \
-    X(control)        /* If, Loop, Scan */                                                                   \
     X(conv)           /* Conv; FusedConv */                                                                  \
     X(conv_transpose) /* ConvTranspose, Col2Im */                                                            \
     X(deform)         /* DeformConv, CausalConvWithState */                                                  \
@@ -30,29 +30,38 @@
     X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                               \
     X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
     X(matmul_nbits)   /* MatMulNBits */                                                                      \
+    X(ml_encode)      /* LabelEncoder, CategoryMapper, OneHotEncoder */                                      \
+    X(ml_feature)     /* ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler */ \
+    X(ml_linear)      /* LinearClassifier, LinearRegressor */                                                \
+    X(ml_maps)        /* ZipMap, DictVectorizer, CastMap */                                                  \
+    X(ml_svm)         /* SVMClassifier, SVMRegressor */                                                      \
+    X(ml_tree)        /* TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor */                      \
     X(nms)            /* NonMaxSuppression */                                                                \
     X(norm) /* BatchNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, … */   \
     X(pad)  /* Pad, CenterCropPad */                                                                         \
     X(pool) /* MaxPool, AveragePool, LpPool, Global…, MaxUnpool; QLinearAveragePool,                       \
                QLinearGlobalAveragePool */                                                                   \
-    X(qelement) /* QLinearAdd, QLinearMul, QLinearConcat, QLinearSigmoid, QLinearLeakyRelu */                \
-    X(qlinear)  /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                            \
-    X(quant)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                                \
-    X(random)   /* RandomNormal, RandomUniform, Multinomial, Bernoulli, Dropout */                           \
-    X(rank)     /* ArgMax, ArgMin, TopK, Hardmax, CumSum, CumProd */                                         \
-    X(reduce)   /* the ten Reduce operators */                                                               \
-    X(reshape)  /* Reshape, Flatten, Squeeze, Unsqueeze */                                                   \
-    X(resize)   /* Resize, Upsample */                                                                       \
-    X(rnn)      /* RNN, GRU, LSTM */                                                                         \
-    X(roi)      /* RoiAlign, MaxRoiPool */                                                                   \
-    X(rotary)   /* RotaryEmbedding, LinearAttention */                                                       \
-    X(scatter)  /* Scatter, ScatterElements, ScatterND, TensorScatter */                                     \
-    X(select)   /* Compress, NonZero, Unique, OneHot */                                                      \
-    X(sequence) /* Sequence…, ConcatFromSequence, SplitToSequence, Optional… */                          \
-    X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                                    \
-    X(slice)    /* Slice */                                                                                  \
-    X(softmax)  /* Softmax, LogSoftmax; QLinearSoftmax */                                                    \
-    X(training) /* Adagrad, Adam, Momentum */
+    X(qelement)   /* QLinearAdd, QLinearMul, QLinearConcat, QLinearSigmoid, QLinearLeakyRelu */              \
+    X(qlinear)    /* MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv, … */                          \
+    X(quant)      /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                              \
+    X(random)     /* RandomNormal, RandomUniform, Multinomial, Bernoulli, Dropout */                         \
+    X(rank)       /* ArgMax, ArgMin, TopK, Hardmax, CumSum, CumProd */                                       \
+    X(reduce)     /* the ten Reduce operators */                                                             \
+    X(reshape)    /* Reshape, Flatten, Squeeze, Unsqueeze */                                                 \
+    X(resize)     /* Resize, Upsample */                                                                     \
+    X(rnn)        /* RNN, GRU, LSTM */                                                                       \
+    X(roi)        /* RoiAlign, MaxRoiPool */                                                                 \
+    X(rotary)     /* RotaryEmbedding, LinearAttention */                                                     \
+    X(scatter)    /* Scatter, ScatterElements, ScatterND, TensorScatter */                                   \
+    X(select)     /* Compress, NonZero, Unique, OneHot */                                                    \
+    X(sequence)   /* Sequence…, ConcatFromSequence, SplitToSequence, Optional… */                        \
+    X(signal)     /* DFT, STFT, windows, MelWeightMatrix */                                                  \
+    X(slice)      /* Slice */                                                                                \
+    X(softmax)    /* Softmax, LogSoftmax; QLinearSoftmax */                                                  \
+    X(text_ops)   /* StringNormalizer, StringSplit, StringConcat */                                          \
+    X(text_regex) /* RegexFullMatch; Tokenizer */                                                            \
+    X(text_tfidf) /* TfIdfVectorizer */                                                                      \
+    X(training)   /* Adagrad, Adam, Momentum */
 
 #define X(name) extern const op_table ops_##name;
 OP_TABLES(X)

@@ -40,4 +40,7 @@ void depthwise_row_avx2(const float *x, size_t x_step, const ptrdiff_t *tap, siz
                         const float *bias, const float *add, float low, float high, float *y, size_t n);
 void gemm_tile_avx2(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
 
+void forest_u8_avx2(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
+                    const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
+
 #endif
