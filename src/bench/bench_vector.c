@@ -86,6 +86,22 @@ static void run_unary_hard_swish(const row_data *d) {
     d->k->unary(UNARY_F32_HARD_SWISH, 0, 0, d->x, d->y, d->n);
 }
 
+/* n decisions of one row; their features and splits lie in w (zeros and small numbers will do), ranks in x.
+ */
+static void run_forest_u8(const row_data *d) {
+    const uint8_t *nodes = (const uint8_t *)d->w;
+    if (nodes[0] != 0 || nodes[1] != 0) memset(d->w, 0, d->n); /* once */
+    d->k->forest_u8((const uint8_t *)d->x, 1, 64, nodes, nodes + d->n, d->n / 64, (uint64_t *)(void *)d->y,
+                    0);
+}
+
+static void run_forest_u16(const row_data *d) {
+    const uint8_t *nodes = (const uint8_t *)d->w;
+    if (nodes[0] != 0 || nodes[1] != 0) memset(d->w, 0, d->n); /* once */
+    d->k->forest_u16((const uint16_t *)(const void *)d->x, 1, 64, nodes,
+                     (const uint16_t *)(const void *)(nodes + d->n), d->n / 64, (uint64_t *)(void *)d->y, 0);
+}
+
 /* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that
  * the bounds know as theirs; for short rows, which lie nearer, none is claimed. */
 static const struct row_case {
@@ -112,6 +128,8 @@ static const struct row_case {
     {"unary erf 49152", 49152, 1, run_unary_erf},
     {"unary log 49152", 49152, 1, run_unary_log},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
+    {"forest_u8 16384 nodes", 16384, 0, run_forest_u8},
+    {"forest_u16 16384 nodes", 16384, 0, run_forest_u16},
 };
 
 static double time_row(const struct row_case *c, const row_data *d) {
