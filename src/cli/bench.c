@@ -1,5 +1,6 @@
 /* bench.c: `churon bench`: a model's speed, as a fraction of what the machine could do and beside a peer's.
  */
+#include "bench/bench_edit.h"
 #include "bench/bench_lm.h"
 #include "bench/bench_text.h"
 #include "bench/peer.h"
@@ -26,6 +27,7 @@ typedef struct bench_request {
     arg_list peers, batched_peers;
     const char *kv_type_text;
     kv_type kv_type;
+    bool edit;
     bool roofline, kernels;
     arg_common common;
 } bench_request;
@@ -199,6 +201,34 @@ static status time_sampling(run *u, double decode_per_s, error *err) {
     return CHURON_OK;
 }
 
+/* Two rows, measured in turns: without guessed tokens and with them. */
+static status time_edit(run *u, error *err) {
+    static const char *const names[2] = {"edit plain", "edit"};
+    size_t reps = (size_t)u->r->reps;
+    token_list ids = {0};
+    double *rates = mem_calloc(2 * reps, sizeof *rates), warm;
+    if (!rates) return error_no_memory(err, "figures", 2 * reps * sizeof *rates);
+    status st;
+    TRY_GOTO(bench_edit_prompt(u->b, &ids, err));
+    for (int guesses = 0; guesses < 2; guesses++) TRY_GOTO(bench_edit_time(u->b, &ids, guesses, &warm, err));
+    for (size_t i = 0; i < reps; i++) {
+        progress_update(u->p, "bench", (double)i, (double)reps, "edit");
+        for (size_t k = 0; k < 2; k++) {
+            TRY_GOTO(bench_edit_time(u->b, &ids, k > 0, &rates[k * reps + i], err));
+        }
+    }
+    for (size_t k = 0; k < 2; k++) {
+        result_row *row = &u->all->rows[u->all->n++];
+        snprintf(row->test, sizeof row->test, "%s", names[k]);
+        row->sd = stats_sd(rates + k * reps, reps);
+        row->per_s = stats_median(rates + k * reps, reps);
+    }
+cleanup:
+    token_list_free(&ids);
+    mem_free(rates);
+    return st;
+}
+
 /* Bytes of text a second, of one thread. */
 static status time_text(run *u, const str *text, error *err) {
     result_row *row = &u->all->rows[u->all->n];
@@ -227,7 +257,7 @@ typedef struct case_list {
 } case_list;
 
 static void add_case(case_list *l, bench_case c) {
-    if (l->n + 2 >= CASES_MAX) return; /* two rows are for sampling and text; the lists are bounded */
+    if (l->n + 4 >= CASES_MAX) return; /* rows are kept for sampling, text and edit; the lists are bounded */
     l->cases[l->n++] = c;
     size_t tokens = c.depth + c.prompt + c.gen + 64;
     if (tokens > l->max_tokens) l->max_tokens = tokens;
@@ -287,6 +317,8 @@ static int bench_model(const bench_request *r) {
     }
     TRY_GOTO(make_cases(r, cases, &err));
     wrong_usage = false;
+    if (r->edit && cases->max_tokens < BENCH_EDIT_CONTEXT) cases->max_tokens = BENCH_EDIT_CONTEXT;
+    if (cases->max_parallel == 0) cases->max_parallel = 1;
     if (r->text) TRY_GOTO(file_read(&text, r->text, TEXT_MAX_BYTES, &err));
     TRY_GOTO(store_resolve(r->model, &path, &err));
     lm_bundle_options bo = {.threads = (size_t)r->common.threads,
@@ -306,6 +338,7 @@ static int bench_model(const bench_request *r) {
         if (c->gen && c->parallel == 1 && c->depth == 0) decode_per_s = all->rows[all->n - 1].per_s;
     }
     if (decode_per_s > 0) TRY_GOTO(time_sampling(&u, decode_per_s, &err));
+    if (r->edit) TRY_GOTO(time_edit(&u, &err));
     if (r->text) TRY_GOTO(time_text(&u, &text, &err));
 cleanup:
     str_free(&text);
@@ -494,6 +527,10 @@ int cmd_bench(int argc, char **argv) {
          .target = &r.batched_peers,
          .value = "COMMAND",
          .help = "likewise a llama-batched-bench command, for --parallel"},
+        {.name = "edit",
+         .kind = ARG_FLAG,
+         .target = &r.edit,
+         .help = "an answer that repeats most of its prompt, with guessed tokens and without"},
         {.name = "text",
          .kind = ARG_STRING,
          .target = &r.text,

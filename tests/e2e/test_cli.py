@@ -471,6 +471,14 @@ def test_bench(churon, smollm2, tmp_path):
                        timeout=300), 1, "peer", "exit status 0", "3")
 
 
+def test_bench_of_an_edit(churon, smollm2):
+    got = as_json(churon_run(churon, "bench", smollm2, "--prompt", "0", "--gen", "0", "--reps", "2", "--edit", "--json",
+                             timeout=300))
+    rows = {r["test"]: r for r in got["rows"]}
+    assert list(rows) == ["edit plain", "edit"]
+    assert rows["edit"]["per_s"] > 1.2 * rows["edit plain"]["per_s"] > 0
+
+
 def test_bench_of_the_machine(churon):
     got = as_json(churon_run(churon, "bench", "--roofline", "--json", timeout=300))
     assert got["rows"] == [] and got["machine"]["isa"] in ("ref", "avx2", "avx512")

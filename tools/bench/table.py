@@ -62,6 +62,7 @@ def speed_rows(path, threads):
     depth = ["--depth", "0,4096"] if threads > 1 else []
     rows += churon_bench(path, threads, "--prompt", "0", *depth, *decode)["rows"]
     if threads > 1:
+        rows += churon_bench(path, threads, "--prompt", "0", "--gen", "0", "--edit")["rows"]
         rows += churon_bench(path, threads, "--prompt", "0", "--depth", "4096", "--kv-type", "q8")["rows"]
         rows += churon_bench(path, threads, "--prompt", "0", "--parallel", "16", *together)["rows"]
     result["rows"] = rows
@@ -142,7 +143,8 @@ def tokenizer_row(path):
 
 
 NAMES = {"pp512": "prompt of 512, tokens/s", "tg128": "answer of 128, tokens/s",
-         "tg128@4096": "answer after 4,096, tokens/s", "tg128@4096 kv-q8": "the same, cache in 8 bits, tokens/s", "tg128x16": "16 answers together, tokens/s"}
+         "tg128@4096": "answer after 4,096, tokens/s", "edit plain": "edit of a text, no guesses, tokens/s", "edit": "edit of a text, tokens/s",
+         "tg128@4096 kv-q8": "the same, cache in 8 bits, tokens/s", "tg128x16": "16 answers together, tokens/s"}
 
 
 def number(x):
@@ -163,7 +165,8 @@ def table(figures):
                     None)
             else:
                 add(kind, NAMES.get(row["test"], row["test"]), row["threads"], row["per_s"],
-                    f"{row['bound_fraction'] * 100:.0f} %", row["peer_per_s"], row["ratio"])
+                    f"{row['bound_fraction'] * 100:.0f} %" if row["bound_fraction"] else "", row["peer_per_s"],
+                    row["ratio"])
         for row in data["start"]:
             add(kind, row["test"], row["threads"], row["value"], "", row["peer"], row["ratio"])
     row = figures["tokenizer"]
