@@ -11,7 +11,7 @@
 #include <event2/event.h>
 #include <pthread.h>
 
-enum { MAX_LIVE_CHOICES = 1024, REQUEST_ID_MAX = 64 };
+enum { MAX_LIVE_CHOICES = 1024, REQUEST_ID_MAX = 64, MAX_TENANT_LOADS = 256 };
 
 typedef struct server_key {
     char digest[DIGEST_HEX];
@@ -51,12 +51,13 @@ struct server {
         capacity; /* tokens that one sequence can have: the context, or less where the KV cache is smaller */
     bool draining, stopping;
     size_t live_choices, n_answers;
-    size_t max_answers;     /* fewer than connections, so that some are left to be told that it is full */
-    bool several_tenants;   /* among the keys */
-    struct answer *answers; /* all, for stopping */
-    struct answer *dirty;   /* with output that this round of the feed brought */
-    size_t longest_token;   /* bytes */
-    char id_prefix[17];     /* random, of this process */
+    size_t max_answers;   /* fewer than connections, so that some are left to be told that it is full */
+    bool several_tenants; /* among the keys */
+    engine_tenant_load tenant_loads[MAX_TENANT_LOADS]; /* see measure_tenant_loads */
+    struct answer *answers;                            /* all, for stopping */
+    struct answer *dirty;                              /* with output that this round of the feed brought */
+    size_t longest_token;                              /* bytes */
+    char id_prefix[17];                                /* random, of this process */
     uint64_t next_id;
     char request_id[REQUEST_ID_MAX + 1]; /* of the request being dispatched */
     caller caller;                       /* of the request being dispatched */

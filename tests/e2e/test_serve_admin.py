@@ -63,6 +63,9 @@ def test_list_and_cancel(server):
         assert r["tenant"] == "red" and r["endpoint"] == "completion" and r["stream"] is False and r["choices"] == 1
         assert r["request_id"] == f"r{r['priority']}" and r["age_s"] >= 0 and r["prompt_tokens"] > 0
         assert r["deadline_s"] is None if r["priority"] == 0 else 500 < r["deadline_s"] <= 600
+    m = server.metrics()
+    assert m['churon_tenant_requests_running{tenant="red"}'] == m['churon_tenant_requests_waiting{tenant="red"}'] == 2
+    assert m['churon_tenant_queued_tokens{tenant="red"}'] == m["churon_queued_tokens"] > 0 and m["churon_tenants"] >= 1
     running = [r for r in rows if r["phase"] == "decoding"]
     waiting = [r for r in rows if r["phase"] == "queued"]
     assert len(running) == len(waiting) == 2 and all(r["tokens"] > 0 for r in running) and all(r["tokens"] == 0 for r in waiting)

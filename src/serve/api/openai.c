@@ -242,13 +242,12 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
 }
 
 /* How many prompt tokens of the caller's tenant wait; *several: are there others that may come? */
-static size_t waiting_of_tenant(const server *s, bool *several) {
-    engine_tenant_load known[MEASURE_MAX_TENANTS];
-    const size_t all = engine_tenants_get(s->engine, known, MEASURE_MAX_TENANTS);
-    const size_t n = all < MEASURE_MAX_TENANTS ? all : MEASURE_MAX_TENANTS;
+static size_t waiting_of_tenant(server *s, bool *several) {
+    size_t all;
+    const size_t n = measure_tenant_loads(s, &all);
     *several = all > 1 || s->several_tenants;
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(known[i].name, s->caller.tenant) == 0) return known[i].waiting_tokens;
+        if (strcmp(s->tenant_loads[i].name, s->caller.tenant) == 0) return s->tenant_loads[i].waiting_tokens;
     }
     return 0;
 }
@@ -256,7 +255,7 @@ static size_t waiting_of_tenant(const server *s, bool *several) {
 /* What can be known to be refused is refused before its body is read: the more come, the less each may cost.
  * One of several tenants may fill the queue only as far as as much stays free as it has waiting (dynamic
  * thresholds, Choudhury and Hahne 1998): one that floods gets half, and the others still come in. */
-static status check_queue(const server *s, error *err) {
+static status check_queue(server *s, error *err) {
     engine_load l;
     engine_load_get(s->engine, &l);
     const size_t most = s->o.max_queued_tokens;
