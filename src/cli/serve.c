@@ -104,33 +104,16 @@ static void print_ready(const server *s, const serve_flags *f, const char *id, d
     str_free(&out);
 }
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (1 << 20);
-}
-
 /* What was asked for and is not what came. */
-static void note_memory(lm_bundle *b, const serve_flags *f, bool quiet) {
+static void note_memory(lm_bundle *b, bool quiet) {
     engine *e = lm_bundle_engine(b);
     engine_load l;
     engine_load_get(e, &l);
     const size_t context = engine_context(e), held = l.kv_pages * l.kv_page_tokens;
-    const uint64_t page =
-        (uint64_t)kv_bytes_per_token(&lm_bundle_model(b)->config, engine_kv_type(e)) * l.kv_page_tokens;
-    const uint64_t taken = l.kv_pages * page;
-    if (f->kv_memory >= taken + page) {
-        cli_note(
-            quiet,
-            "note: --kv-memory: %.1f MiB asked for, %.1f MiB taken: %llu answers of %zu tokens need no more "
-            "(--max-running, --ctx)",
-            mib(f->kv_memory), mib(taken), (unsigned long long)(f->max_running ? f->max_running : 16),
-            context);
-    }
-    if (held < context) {
-        cli_note(quiet,
-                 "note: --kv-memory: %.1f MiB hold %zu tokens, less than the context of %zu: no request can "
-                 "have more",
-                 mib(taken), held, context);
-    }
+    if (held >= context) return;
+    cli_note(quiet,
+             "note: --kv-memory: it holds %zu tokens, less than the context of %zu: no request can have more",
+             held, context);
 }
 
 static status serve(lm_bundle *b, const char *id, const char *digest, const serve_flags *f,
@@ -293,7 +276,7 @@ int cmd_serve(int argc, char **argv) {
     if (st == CHURON_OK && f.keys) st = keys_read(&keys, f.keys, &err);
     if (st == CHURON_OK) st = open_model(&b, str_cstr(&path), &f, &keys, common.threads, digest, &err);
     if (st == CHURON_OK) {
-        note_memory(b, &f, common.quiet);
+        note_memory(b, common.quiet);
         id = model_id(argv[0], str_cstr(&path), f.name);
         if (!id) st = error_no_memory(&err, "model name", path.len);
     }

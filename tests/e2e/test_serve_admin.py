@@ -57,7 +57,7 @@ def end_all(server, **more):
 def test_list_and_cancel(server):
     base = server.idle()
     asked = [Asked(server, {"X-Request-Id": f"r{i}", "X-Churon-Tenant": "red"}, priority=i, timeout=600 if i else None) for i in range(4)]
-    rows = wait_for(lambda: (r := listed(server)) and len(r) == 4 and sum(x["phase"] == "decoding" for x in r) == 2 and r)
+    rows = wait_for(lambda: (r := listed(server)) and len(r) == 4 and sum(x["phase"] == "decoding" and x["tokens"] > 0 for x in r) == 2 and r)
     assert SECRET not in json.dumps(rows)
     for r in rows:
         assert r["tenant"] == "red" and r["endpoint"] == "completion" and r["stream"] is False and r["choices"] == 1
