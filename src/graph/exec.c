@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "graph/bucket.h"
 #include "graph/cost.h"
 
 #include <inttypes.h>
@@ -80,8 +81,13 @@ static void clear_slot(exec *x, exec_frame *f, int32_t slot) {
 
 void exec_clear(exec *x, const ir_graph *g) {
     exec_frame *f = &x->frames[g->number];
+    const value *preset = !g->parent && x->entered ? x->entered->preset : NULL;
     for (size_t i = 0; i < g->n_values; i++) {
-        if (!g->values[i]->is_constant) clear_slot(x, f, (int32_t)i);
+        if (g->values[i]->is_constant) continue;
+        bool stays = preset && preset[i].kind == VALUE_TENSOR;
+        if (stays && f->slots[i].t.data == preset[i].t.data && !f->slots[i].t.storage) continue;
+        clear_slot(x, f, (int32_t)i);
+        if (stays) f->slots[i] = preset[i];
     }
 }
 
@@ -189,6 +195,16 @@ static const tensor *reusable(const op_run *r, size_t i, elem type, size_t count
     return NULL;
 }
 
+/* The place that the bucket has for an output of this shape; NULL: none. */
+static tensor *preset_output(const op_run *r, int32_t slot, elem type, size_t rank, const int64_t *dims) {
+    if (r->node->graph->parent || !r->x->entered || r->x->entered->preset[slot].kind != VALUE_TENSOR)
+        return NULL;
+    tensor *t = &r->frame->slots[slot].t;
+    bool same = t->type == type && t->rank == rank && !t->storage;
+    for (size_t i = 0; same && i < rank; i++) same = t->dims[i] == dims[i];
+    return same ? t : NULL;
+}
+
 status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t *dims, tensor **out,
                       error *err) {
     *out = NULL;
@@ -199,6 +215,11 @@ status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t
     status st = tensor_count(type, rank, dims, &count, "output", &e);
     if (st != CHURON_OK) return op_error(r->node, err, st, "%s", e.message);
     TRY(check_inferred(r, i, rank, dims, err));
+    tensor *there = preset_output(r, slot, type, rank, dims);
+    if (there) {
+        *out = there;
+        return CHURON_OK;
+    }
     tensor t;
     const tensor *over = reusable(r, i, type, count);
     if (over) {
@@ -216,6 +237,20 @@ status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t
     return CHURON_OK;
 }
 
+/* Of a shape that a former run has checked. */
+static status out_of_fixed_shape(op_run *r, size_t i, tensor **out, error *err) {
+    int32_t slot = r->step->out[i];
+    const tensor *shape = &r->fixed[slot].t;
+    error e;
+    tensor t;
+    TRY(check_limit(r->x, r->node, tensor_bytes(shape), err));
+    status st = tensor_alloc(&t, shape->type, shape->rank, shape->dims, &e);
+    if (st != CHURON_OK) return op_error(r->node, err, st, "%s", e.message);
+    exec_set(r->x, r->frame, slot, value_of_tensor(t));
+    *out = &r->frame->slots[slot].t;
+    return CHURON_OK;
+}
+
 status run_out(op_run *r, size_t i, tensor **out, error *err) {
     *out = NULL;
     int32_t slot = out_slot(r, i);
@@ -224,12 +259,14 @@ status run_out(op_run *r, size_t i, tensor **out, error *err) {
         *out = &r->frame->slots[slot].t;
         return CHURON_OK;
     }
+    if (r->fixed && r->fixed[slot].kind == VALUE_TENSOR) return out_of_fixed_shape(r, i, out, err);
     TRY(infer_now(r, err));
     const shape_out *o = &r->shapes.out[i];
     if (o->state != SHAPE_KNOWN) {
         return op_error(r->node, err, CHURON_INTERNAL,
                         "output %zu: its shape is not known before it is computed", i);
     }
+    r->by_infer |= (uint64_t)1 << (i < 63 ? i : 63);
     return run_out_shaped(r, i, r->node->outputs[i]->type.type, o->rank, o->dims, out, err);
 }
 
@@ -346,6 +383,7 @@ static status share_view(op_run *r, error *err) {
         }
         v.t.rank = o->rank;
         memcpy(v.t.dims, o->dims, o->rank * sizeof o->dims[0]);
+        r->by_infer |= 1;
     }
     exec_set(r->x, r->frame, slot, v);
     return CHURON_OK;
@@ -383,7 +421,7 @@ static void tell(const op_run *r, double started) {
     o->on_node(o->user, &e);
 }
 
-static status run_step(exec *x, const exec_step *step, exec_frame *f, error *err) {
+static op_run begin_step(exec *x, const exec_step *step, exec_frame *f) {
     op_run r = {.x = x, .node = step->node, .step = step, .frame = f};
     r.shapes = (op_shapes){.node = step->node,
                            .program = step->node->graph->program,
@@ -391,6 +429,12 @@ static status run_step(exec *x, const exec_step *step, exec_frame *f, error *err
                            .slots = f->slots,
                            .in = step->in,
                            .out = f->shapes};
+    return r;
+}
+
+/* `index`: the step's number if the run is watched, else SIZE_MAX. */
+static status run_step(exec *x, const exec_step *step, exec_frame *f, size_t index, error *err) {
+    op_run r = begin_step(x, step, f);
     if (x->deadline != 0) TRY(run_check(&r, err));
     bool told = x->options && x->options->on_node;
     double started = told ? clock_seconds() : 0;
@@ -399,21 +443,68 @@ static status run_step(exec *x, const exec_step *step, exec_frame *f, error *err
     exec_scratch_release(x, mark);
     if (st != CHURON_OK) return st;
     if (told) tell(&r, started);
+    if (index != SIZE_MAX) bucket_note_step(x, step->node->graph, &r, index);
     for (uint32_t i = 0; i < step->n_frees; i++) clear_slot(x, f, step->frees[i]);
     return CHURON_OK;
 }
 
-status exec_graph(exec *x, const ir_graph *g, error *err) {
+static status run_all_steps(exec *x, const ir_graph *g, error *err) {
     exec_frame *f = &x->frames[g->number];
+    bool watched = x->watched && !g->parent;
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (exec_step_is_constant(&g->steps[i])) continue;
-        status st = run_step(x, &g->steps[i], f, err);
-        if (st != CHURON_OK) {
-            exec_clear(x, g);
-            return st;
-        }
+        TRY(run_step(x, &g->steps[i], f, watched ? i : SIZE_MAX, err));
     }
     return CHURON_OK;
+}
+
+/* An output that shares memory of the arena although it did not in the run that was watched: it may outlive
+ * what lies there. */
+static status unshare(exec *x, const bucket *b, const bucket_step *s, exec_frame *f, error *err) {
+    for (size_t k = 0; k < s->step->n_out && b->pages; k++) {
+        int32_t slot = s->step->out[k];
+        if (slot == IR_NO_SLOT || b->roots[slot] != slot) continue;
+        const value *v = &f->slots[slot];
+        if (v->kind != VALUE_TENSOR || v->t.storage || b->preset[slot].kind == VALUE_TENSOR) continue;
+        const char *p = v->t.data;
+        if (p < b->pages || p >= b->pages + b->n_pages) continue;
+        tensor copy;
+        TRY(tensor_copy(&copy, &v->t, err));
+        exec_set(x, f, slot, value_of_tensor(copy));
+    }
+    return CHURON_OK;
+}
+
+static status run_planned(exec *x, const ir_graph *g, const bucket *b, error *err) {
+    exec_frame *f = &x->frames[g->number];
+    bool told = x->options && x->options->on_node;
+    for (size_t i = 0; i < b->n_steps; i++) {
+        const bucket_step *s = &b->steps[i];
+        op_run r = begin_step(x, s->step, f);
+        if (x->deadline != 0) TRY(run_check(&r, err));
+        double started = told ? clock_seconds() : 0;
+        exec_mark mark = exec_scratch_mark(x);
+        status st;
+        if (s->fast) {
+            r.fixed = b->fixed;
+            st = s->step->node->def->run(&r, err);
+        } else {
+            st = compute(&r, err);
+        }
+        exec_scratch_release(x, mark);
+        if (st == CHURON_OK && !s->fast) st = unshare(x, b, s, f, err);
+        if (st != CHURON_OK) return st;
+        if (told) tell(&r, started);
+        for (uint32_t k = 0; k < s->n_frees; k++) clear_slot(x, f, s->frees[k]);
+    }
+    return CHURON_OK;
+}
+
+status exec_graph(exec *x, const ir_graph *g, error *err) {
+    bool planned = !g->parent && x->entered;
+    status st = planned ? run_planned(x, g, x->entered, err) : run_all_steps(x, g, err);
+    if (st != CHURON_OK) exec_clear(x, g);
+    return st;
 }
 
 /* ---- a constant ------------------------------------------------------------------------------------- */
@@ -441,7 +532,7 @@ status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err) {
                           .n_in = (uint32_t)n->n_inputs,
                           .n_out = (uint32_t)n->n_outputs};
         exec_frame f = {.slots = slots, .charged = charged, .shapes = shapes};
-        st = run_step(x, &step, &f, err);
+        st = run_step(x, &step, &f, SIZE_MAX, err);
         for (size_t i = 0; i < n->n_outputs && st == CHURON_OK; i++) {
             value *v = &slots[n->n_inputs + i];
             outputs[i] = (tensor){0};

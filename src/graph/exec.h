@@ -36,6 +36,13 @@ typedef struct exec {
     uint64_t live, peak, limit; /* bytes that the run holds */
     const graph_run_options *options;
     double deadline; /* 0: none */
+    /* bucket.h */
+    struct bucket *buckets; /* [BUCKET_MOST], or NULL */
+    struct bucket *entered; /* whose presets are in the main frame */
+    struct bucket *watched; /* whose second run this is */
+    int64_t *key;
+    size_t n_main_values;
+    uint64_t clock;
 } exec;
 
 struct op_run {
@@ -44,6 +51,8 @@ struct op_run {
     const exec_step *step;
     exec_frame *frame;
     op_shapes shapes;
+    const value *fixed; /* shapes by slot that need no inference; or NULL */
+    uint64_t by_infer;  /* outputs whose shape the shape rule gave, bit by output */
     bool inferred;
 };
 

@@ -1,4 +1,5 @@
 /* graph.c: see graph.h. */
+#include "graph/bucket.h"
 #include "graph/passes/passes.h"
 
 #include "base/mem.h"
@@ -305,15 +306,22 @@ status graph_run(graph_session *s, const value *inputs, value *outputs, const gr
     }
     x->options = o;
     x->deadline = o ? o->deadline : 0;
-    x->live = x->peak = 0;
+    bool watch;
+    bucket *b = bucket_find(x, g, inputs, &watch);
+    bucket_enter(x, g, b && b->planned ? b : NULL);
+    x->live = x->peak = x->entered ? x->entered->n_pages : 0;
+    if (watch) {
+        b->notes = mem_calloc(g->n_values + 1, sizeof *b->notes);
+        for (size_t i = 0; b->notes && i < g->n_values; i++) b->notes[i].root = (int32_t)i;
+        x->watched = b->notes ? b : NULL;
+    }
     for (size_t i = 0; i < g->n_inputs; i++) {
         exec_set(x, &x->frames[0], (int32_t)g->inputs[i]->slot, borrowed(&inputs[i]));
     }
     status st = exec_graph(x, g, err);
-    if (st == CHURON_OK) {
-        st = take_outputs(s, outputs, o ? o->wanted : NULL, err);
-        exec_clear(x, g);
-    }
+    if (st == CHURON_OK) st = take_outputs(s, outputs, o ? o->wanted : NULL, err);
+    bucket_end(x, g, st == CHURON_OK);
+    exec_clear(x, g);
     x->options = NULL;
     return st;
 }

@@ -162,6 +162,7 @@ struct op_shapes {
     value *slots;      /* running: the frame */
     const int32_t *in; /* running: slots of the inputs, IR_NO_SLOT where absent */
     shape_out *out;    /* [n_outputs] */
+    uint64_t reads;    /* running: inputs whose elements were looked at, bit by input */
     bool out_of_memory;
 };
 

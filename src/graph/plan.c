@@ -1,5 +1,5 @@
 /* plan.c: from the description of a graph to steps over slots, and the memory of a run. */
-#include "graph/exec.h"
+#include "graph/bucket.h"
 
 #include "base/mem.h"
 
@@ -139,6 +139,8 @@ status exec_init(exec *x, ir_program *p, size_t threads, uint64_t limit, error *
 }
 
 void exec_free(exec *x, const ir_program *p) {
+    if (p && x->n_frames) bucket_enter(x, p->main, NULL);
+    bucket_free_all(x);
     for (size_t i = 0; i < x->n_frames; i++) {
         exec_frame *f = &x->frames[i];
         for (size_t k = 0; f->slots && k < p->graphs[i]->n_values; k++) {

@@ -48,7 +48,9 @@ elem shapes_in_type(const op_shapes *s, size_t i) {
 }
 
 const tensor *shapes_in_tensor(const op_shapes *s, size_t i) {
-    return s->exec ? running_tensor(s, i) : op_constant(s->node, i);
+    if (!s->exec) return op_constant(s->node, i);
+    ((op_shapes *)(uintptr_t)s)->reads |= (uint64_t)1 << (i < 63 ? i : 63);
+    return running_tensor(s, i);
 }
 
 static void *temporary(const op_shapes *s, size_t bytes) {
