@@ -1,6 +1,6 @@
 /* graph_bench.c: `churon bench MODEL.onnx`: how long a run takes, what fraction of the processor's peak that
  * is, and which nodes take the time. */
-#include "cli/graph_cli.h"
+#include "cli/graph_inputs.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -23,7 +23,7 @@ typedef struct node_time {
 typedef struct graph_bench {
     arg_common common;
     const char *model;
-    arg_list shapes;
+    arg_list shapes, files;
     uint64_t batch, reps;
     double seconds; /* to spend on measuring */
     graph *g;
@@ -36,75 +36,6 @@ typedef struct graph_bench {
     bool failed;
     double load_s, operations, peak; /* of a run; a second */
 } graph_bench;
-
-/* ---- inputs ----------------------------------------------------------------------------------------- */
-
-/* The --shape for this input: "NAME=1x3x224x224". */
-static status given_shape(const graph_bench *b, const char *name, int64_t *dims, size_t *rank, bool *given,
-                          error *err) {
-    *given = false;
-    for (size_t i = 0; i < b->shapes.n; i++) {
-        const char *text = b->shapes.items[i], *equals = strrchr(text, '=');
-        if (!equals)
-            return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224, got '%.80s'",
-                             text);
-        if (strlen(name) != (size_t)(equals - text) || memcmp(name, text, strlen(name)) != 0) continue;
-        *rank = 0;
-        *given = true;
-        for (const char *p = equals + 1; *p;) {
-            char *end;
-            long long d = strtoll(p, &end, 10);
-            if (end == p || d < 0 || *rank == TENSOR_MAX_RANK || (*end && *end != 'x')) {
-                return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224, got '%.80s'",
-                                 text);
-            }
-            dims[(*rank)++] = d;
-            p = *end ? end + 1 : end;
-        }
-    }
-    return CHURON_OK;
-}
-
-/* Floats in [0, 1) from a fixed seed; integers and booleans 1, which is a valid index almost everywhere. */
-static void fill(tensor *t, uint64_t *random) {
-    size_t bytes = elem_describe(t->type)->bytes;
-    for (size_t i = 0; i < t->count && t->type != ELEM_STRING; i++) {
-        *random = *random * 6364136223846793005u + 1442695040888963407u;
-        double v = ELEM_BIT(t->type) & ELEMS_FLOAT ? (double)(*random >> 40) / (double)(1 << 24) : 1;
-        if (ELEM_BIT(t->type) & ELEMS_COMPLEX) {
-            memset((char *)t->data + i * bytes, 0, bytes);
-        } else {
-            elem_from_f64(t->type, &v, (char *)t->data + i * bytes, 1, true);
-        }
-    }
-}
-
-static status make_input(graph_bench *b, size_t i, uint64_t *random, error *err) {
-    graph_port p = graph_input(b->g, i);
-    int64_t dims[TENSOR_MAX_RANK];
-    size_t rank = 0;
-    bool given;
-    if (p.type->kind == ONNX_OPTIONAL) return CHURON_OK;
-    if (p.type->kind != ONNX_TENSOR) {
-        return error_set(err, CHURON_UNSUPPORTED, "input '%s': expected a tensor, got another kind of value",
-                         p.name);
-    }
-    TRY(given_shape(b, p.name, dims, &rank, &given, err));
-    if (!given && !p.type->has_shape) {
-        return error_set(err, CHURON_INVALID, "input '%s': its rank is not said: give --shape %s=…", p.name,
-                         p.name);
-    }
-    for (size_t k = 0; !given && k < p.type->rank; k++) {
-        int64_t said = p.type->dims[k].value;
-        dims[k] = said >= 0 ? said : k == 0 && b->batch ? (int64_t)b->batch : 1;
-        rank = k + 1;
-    }
-    tensor t;
-    TRY(tensor_alloc(&t, p.type->type, rank, dims, err));
-    fill(&t, random);
-    b->inputs[i] = value_of_tensor(t);
-    return CHURON_OK;
-}
 
 /* ---- measuring -------------------------------------------------------------------------------------- */
 
@@ -266,7 +197,7 @@ static int bench_graph(graph_bench *b) {
     str path = {0};
     size_t threads = b->common.threads ? (size_t)b->common.threads : pool_physical_cores();
     graph_options o = {.threads = threads};
-    uint64_t random = 1;
+    graph_inputs_options from = {.files = &b->files, .shapes = &b->shapes, .batch = b->batch};
     int code = EXIT_NO;
     double started;
     status st;
@@ -278,7 +209,7 @@ static int bench_graph(graph_bench *b) {
     b->inputs = mem_calloc(graph_n_inputs(b->g) + 1, sizeof(value));
     b->outputs = mem_calloc(graph_n_outputs(b->g) + 1, sizeof(value));
     if (!b->inputs || !b->outputs) TRY_GOTO(error_no_memory(&err, "values", 0));
-    for (size_t i = 0; i < graph_n_inputs(b->g); i++) TRY_GOTO(make_input(b, i, &random, &err));
+    TRY_GOTO(graph_inputs_make(b->g, &from, b->inputs, &err));
     TRY_GOTO(measure_peak(b, threads, &err));
     TRY_GOTO(measure(b, &err));
     code = print_report(b, threads);
@@ -303,6 +234,11 @@ int graph_cmd_bench(int argc, char **argv) {
          .target = &b.shapes,
          .value = "NAME=1x3x224x224",
          .help = "an input's shape where the model leaves it open; may be given again"},
+        {.name = "input",
+         .kind = ARG_LIST,
+         .target = &b.files,
+         .value = "NAME=FILE.npy",
+         .help = "an input from a NumPy file instead; may be given again"},
         {.name = "batch",
          .kind = ARG_UINT,
          .target = &b.batch,
@@ -336,5 +272,6 @@ int graph_cmd_bench(int argc, char **argv) {
         code = bench_graph(&b);
     }
     args_list_free(&b.shapes);
+    args_list_free(&b.files);
     return code;
 }

@@ -1,5 +1,5 @@
 /* graph_run.c: `churon run MODEL.onnx`: records in, records out. */
-#include "cli/graph_cli.h"
+#include "cli/graph_inputs.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -34,26 +34,6 @@ typedef struct graph_run_request {
 
 static void clear_values(value *v, size_t n) {
     for (size_t i = 0; v && i < n; i++) value_free(&v[i]);
-}
-
-static status read_named_files(graph_run_request *r, error *err) {
-    for (size_t i = 0; i < r->files.n; i++) {
-        const char *text = r->files.items[i], *equals = strchr(text, '=');
-        size_t n = graph_n_inputs(r->g), k = 0;
-        if (!equals)
-            return error_set(err, CHURON_INVALID, "field --input: expected NAME=FILE.npy, got '%.80s'", text);
-        for (; k < n; k++) {
-            const char *name = graph_input(r->g, k).name;
-            if (strlen(name) == (size_t)(equals - text) && memcmp(name, text, strlen(name)) == 0) break;
-        }
-        if (k == n)
-            return error_set(err, CHURON_INVALID, "field --input: expected the name of an input, got '%.80s'",
-                             text);
-        graph_port p = graph_input(r->g, k);
-        value_free(&r->inputs[k]);
-        TRY(record_npy(equals + 1, p.name, p.type, &r->inputs[k], err));
-    }
-    return CHURON_OK;
 }
 
 static status write_npy(const graph_run_request *r, const char *name, const tensor *t, str *path,
@@ -137,7 +117,7 @@ static status run_record(graph_run_request *r, error *err) {
 }
 
 static status run_json_record(graph_run_request *r, const json_t *record, const char *folder, error *err) {
-    status st = read_named_files(r, err);
+    status st = graph_inputs_read(r->g, &r->files, r->inputs, err);
     if (st == CHURON_OK) st = record_inputs(record, r->g, folder, r->inputs, err);
     if (st == CHURON_OK) return run_record(r, err);
     clear_values(r->inputs, graph_n_inputs(r->g));
@@ -195,7 +175,7 @@ static bool ends_with(const char *text, const char *end) {
 
 static status run_npy(graph_run_request *r, error *err) {
     size_t n = graph_n_inputs(r->g), open = n;
-    TRY(read_named_files(r, err));
+    TRY(graph_inputs_read(r->g, &r->files, r->inputs, err));
     for (size_t i = 0; i < n; i++) {
         if (r->inputs[i].kind != VALUE_NONE) continue;
         if (open < n) {
@@ -216,7 +196,7 @@ static status run_npy(graph_run_request *r, error *err) {
 static status run_file(graph_run_request *r, error *err) {
     if (ends_with(r->input, ".npy")) return run_npy(r, err);
     if (ends_with(r->input, ".csv")) {
-        TRY(read_named_files(r, err));
+        TRY(graph_inputs_read(r->g, &r->files, r->inputs, err));
         TRY(record_csv(r->input, r->g, r->inputs, err));
         return run_record(r, err);
     }
@@ -242,7 +222,7 @@ static status run_file(graph_run_request *r, error *err) {
 static status run_all(graph_run_request *r, error *err) {
     if (r->record) return run_json_text(r, r->record, strlen(r->record), "field --record", NULL, err);
     if (r->input) return run_file(r, err);
-    TRY(read_named_files(r, err));
+    TRY(graph_inputs_read(r->g, &r->files, r->inputs, err));
     return run_record(r, err);
 }
 
