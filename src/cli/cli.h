@@ -46,5 +46,6 @@ bool graph_is_asked(int argc, char **argv);
 int graph_cmd_run(int argc, char **argv);
 int graph_cmd_inspect(int argc, char **argv);
 int graph_cmd_bench(int argc, char **argv);
+int graph_cmd_verify(int argc, char **argv); /* verify MODEL: two ways of computing */
 
 #endif

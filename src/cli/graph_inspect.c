@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "graph/graph.h"
 #include "graph/names.h"
+#include "graph/passes/passes.h"
 #include "registry/store.h"
 
 #include <inttypes.h>
@@ -296,16 +297,56 @@ cleanup:
     return code;
 }
 
+/* What passes there are and what they do. */
+static int print_passes(const arg_common *common) {
+    size_t n;
+    const pass *list = pass_list(&n);
+    str out = {0};
+    json_out j = json_out_begin(&out);
+    if (common->json) {
+        json_out_object(&j, NULL);
+        json_out_array(&j, "passes");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (common->json) {
+            json_out_object(&j, NULL);
+            json_out_cstr(&j, "name", list[i].name);
+            json_out_cstr(&j, "what", list[i].what);
+            json_out_end_object(&j);
+        } else {
+            str_fmt(&out, "%-24s%s\n", list[i].name, list[i].what);
+        }
+    }
+    int code = EXIT_YES;
+    if (common->json) {
+        json_out_end_array(&j);
+        json_out_end_object(&j);
+        code = cli_print_json(&out);
+    } else {
+        (void)cli_write(str_cstr(&out), out.len);
+        code = cli_finish(EXIT_YES);
+    }
+    str_free(&out);
+    return code;
+}
+
 int graph_cmd_inspect(int argc, char **argv) {
     arg_common common = {0};
+    bool passes = false;
+    const arg_option options[] = {{.name = "passes",
+                                   .kind = ARG_FLAG,
+                                   .target = &passes,
+                                   .help = "the changes that make graphs faster, instead"}};
     const arg_command c = {.name = "inspect",
                            .synopsis = "MODEL.onnx",
                            .summary = "Shows what is in a graph (ONNX): inputs, outputs, operators, memory.",
                            .example = "churon inspect resnet50.onnx --json",
+                           .options = options,
+                           .n_options = 1,
                            .min_args = 1,
                            .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
-    return inspect_graph(argv[0], &common);
+    return passes ? print_passes(&common) : inspect_graph(argv[0], &common);
 }

@@ -74,6 +74,7 @@ static int verify_suite(verify *v, const char *folder, bool one_case) {
 }
 
 int cmd_verify(int argc, char **argv) {
+    if (graph_is_asked(argc, argv)) return graph_cmd_verify(argc, argv);
     verify v = {.suite = {.tolerance = {.rtol = 1e-3, .atol = 1e-7}, .seconds = 60}};
     const char *data = NULL, *suite = NULL;
     const arg_option options[] = {
@@ -108,7 +109,7 @@ int cmd_verify(int argc, char **argv) {
          .max = 1e6},
     };
     const arg_command c = {.name = "verify",
-                           .synopsis = "--data DIR | --onnx-suite DIR",
+                           .synopsis = "--data DIR | --onnx-suite DIR | MODEL.onnx",
                            .summary = "Runs a model on inputs with known answers and compares.",
                            .example =
                                "churon verify --data resnet50/\nchuron verify --onnx-suite node/ --json",

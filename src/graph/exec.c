@@ -413,10 +413,14 @@ static void tell(const op_run *r, double started) {
     const graph_run_options *o = r->x->options;
     double seconds = clock_seconds() - started;
     const value *in[TOLD], *out[TOLD];
+    const char *names_of[TOLD];
     graph_event e = {
         .name = r->node->name, .op = r->node->op, .seconds = seconds, .inputs = in, .outputs = out};
     e.n_inputs = told_values(r->frame, r->step->in, r->step->n_in, in);
     e.n_outputs = told_values(r->frame, r->step->out, r->step->n_out, out);
+    for (size_t i = 0; i < e.n_outputs; i++)
+        names_of[i] = r->node->outputs[i] ? r->node->outputs[i]->name : NULL;
+    e.output_names = names_of;
     e.operations = cost_operations(&e);
     o->on_node(o->user, &e);
 }

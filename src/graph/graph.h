@@ -56,6 +56,7 @@ typedef struct graph_event {
     double seconds;
     double operations; /* multiplications and additions of matrix products and convolutions; else 0 */
     const value *const *inputs, *const *outputs;
+    const char *const *output_names; /* NULL where absent */
     size_t n_inputs, n_outputs;
 } graph_event;
 

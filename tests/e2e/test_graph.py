@@ -159,3 +159,19 @@ def test_a_model_is_told_by_its_content(churon, linear, tmp_path):
     copy = tmp_path / "model.bin"
     copy.write_bytes(linear.read_bytes())
     assert run(churon, "run", copy, "--record", '{"X": [[1, 2, 3]]}', "--json")["outputs"]["Z"] == [1, 3]
+
+
+def test_two_ways_of_computing(churon, linear, tmp_path):
+    told = run(churon, "verify", linear, "--passes", "--nodes", "--json")
+    names = [p["name"] for p in run(churon, "inspect", "--passes", linear, "--json")["passes"]]
+    assert told["same"] and [p["name"] for p in told["passes"]] == names and len(names) > 3
+    assert [o["name"] for o in told["outputs"]] == ["Y", "Z"]
+    model = onnx.load(linear)
+    bias = next(t for t in model.graph.initializer if t.name == "B")
+    bias.CopyFrom(numpy_helper.from_array(np.array([1, -1.5], dtype=np.float32), "B"))
+    onnx.save(model, tmp_path / "other.onnx")
+    p = subprocess.run([churon, "verify", linear, "--against", tmp_path / "other.onnx"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 1
+    lines = p.stdout.splitlines()
+    assert lines[0].startswith("DIFFERENT Y: ") and lines[1].startswith("same      Z")
+    assert "(Add)" in lines[2] or "'u'" in lines[2], "the first node that differs is the addition"
