@@ -95,8 +95,9 @@ static status gelu_run(op_run *r, error *err) {
 
 #define GELU(op, sign, prep)                                                                                 \
     {                                                                                                        \
-        .domain = "com.microsoft", .name = op, .since = 1, .signature = sign, .vars = {{'T', ELEMS_FLOAT}},  \
-        .prepare = prep, .release = mem_free, .infer = gelu_infer, .run = gelu_run                           \
+        .domain = "com.microsoft", .name = op, .since = 1, .flags = OP_INPLACE, .signature = sign,           \
+        .vars = {{'T', ELEMS_FLOAT}}, .prepare = prep, .release = mem_free, .infer = gelu_infer,             \
+        .run = gelu_run                                                                                      \
     }
 
 static const op_def rows[] = {GELU("Gelu", "T>T", erf_prepare), GELU("FastGelu", "T=T>T", tanh_prepare),

@@ -380,24 +380,27 @@ static status embed_run(op_run *r, error *err) {
 
 #define HALF (ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16) | ELEM_BIT(ELEM_BF16))
 #define I32  ELEM_BIT(ELEM_I32)
-#define ROW(dom, op, first, last, sign, prep, inf, fn, ...)                                                  \
+#define ROW_WITH(how, dom, op, first, last, sign, prep, inf, fn, ...)                                        \
     {                                                                                                        \
-        .domain = dom, .name = op, .since = first, .until = last, .signature = sign, .vars = {__VA_ARGS__},  \
-        .prepare = prep, .release = mem_free, .infer = inf, .run = fn                                        \
+        .domain = dom, .name = op, .since = first, .until = last, .flags = how, .signature = sign,           \
+        .vars = {__VA_ARGS__}, .prepare = prep, .release = mem_free, .infer = inf, .run = fn                 \
     }
 
+#define ROW(...)      ROW_WITH(0, __VA_ARGS__)
+#define ROW_OVER(...) ROW_WITH(OP_INPLACE, __VA_ARGS__) /* a row is read before it is written */
+
 static const op_def rows[] = {
-    ROW("", "LayerNormalization", 17, 0, "TT=T>T@@", ln_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT}),
-    ROW("", "LayerNormalization", 1, 16, "TS=S>S@@", ln_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT},
-        {'S', ELEMS_FLOAT}),
-    ROW("com.microsoft", "LayerNormalization", 1, 0, "TS=S>S@@", ln_prepare, ln_infer, ln_run,
-        {'T', ELEMS_FLOAT}, {'S', ELEMS_FLOAT}),
-    ROW("", "SimplifiedLayerNormalization", 1, 0, "TS>S@", rms_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT},
-        {'S', ELEMS_FLOAT}),
-    ROW("com.microsoft", "SimplifiedLayerNormalization", 1, 0, "TS>S@", rms_prepare, ln_infer, ln_run,
-        {'T', ELEMS_FLOAT}, {'S', ELEMS_FLOAT}),
-    ROW("", "RMSNormalization", 23, 0, "TV>V", rms_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT},
-        {'V', ELEMS_FLOAT}),
+    ROW_OVER("", "LayerNormalization", 17, 0, "TT=T>T@@", ln_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT}),
+    ROW_OVER("", "LayerNormalization", 1, 16, "TS=S>S@@", ln_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT},
+             {'S', ELEMS_FLOAT}),
+    ROW_OVER("com.microsoft", "LayerNormalization", 1, 0, "TS=S>S@@", ln_prepare, ln_infer, ln_run,
+             {'T', ELEMS_FLOAT}, {'S', ELEMS_FLOAT}),
+    ROW_OVER("", "SimplifiedLayerNormalization", 1, 0, "TS>S@", rms_prepare, ln_infer, ln_run,
+             {'T', ELEMS_FLOAT}, {'S', ELEMS_FLOAT}),
+    ROW_OVER("com.microsoft", "SimplifiedLayerNormalization", 1, 0, "TS>S@", rms_prepare, ln_infer, ln_run,
+             {'T', ELEMS_FLOAT}, {'S', ELEMS_FLOAT}),
+    ROW_OVER("", "RMSNormalization", 23, 0, "TV>V", rms_prepare, ln_infer, ln_run, {'T', ELEMS_FLOAT},
+             {'V', ELEMS_FLOAT}),
     ROW("com.microsoft", "SkipLayerNormalization", 1, 0, "TTT=TT>@@@@", skip_prepare, skip_infer, skip_run,
         {'T', HALF}),
     ROW("com.microsoft", "SkipSimplifiedLayerNormalization", 1, 0, "TTT=T>@@@@", skip_rms_prepare, skip_infer,

@@ -329,11 +329,13 @@ static status mvn_run(op_run *r, error *err) {
 
 /* ---- rows ------------------------------------------------------------------------------------------- */
 
-#define ROW(op, first, last, sign, prep, inf, fn, ...)                                                       \
+/* LRN reads neighbours of what it has written: it may not work in place. */
+#define ROW_WITH(how, op, first, last, sign, prep, inf, fn, ...)                                             \
     {                                                                                                        \
-        .domain = "", .name = op, .since = first, .until = last, .signature = sign, .vars = {__VA_ARGS__},   \
-        .prepare = prep, .release = mem_free, .infer = inf, .run = fn                                        \
+        .domain = "", .name = op, .since = first, .until = last, .flags = how, .signature = sign,            \
+        .vars = {__VA_ARGS__}, .prepare = prep, .release = mem_free, .infer = inf, .run = fn                 \
     }
+#define ROW(...) ROW_WITH(OP_INPLACE, __VA_ARGS__)
 #define BATCH(first, last, sign, ...)                                                                        \
     ROW("BatchNormalization", first, last, sign, batch_prepare, batch_infer, batch_run, __VA_ARGS__)
 #define INSTANCE(op, first, last, types, prep)                                                               \
@@ -351,8 +353,8 @@ static const op_def rows[] = {
     INSTANCE("InstanceNormalization", 22, 0, ELEMS_FLOAT, instance_prepare),
     INSTANCE("GroupNormalization", 18, 20, ELEMS_FLOAT, group_prepare),
     INSTANCE("GroupNormalization", 21, 0, ELEMS_FLOAT, group_prepare),
-    ROW("LRN", 1, 12, "T>T", lrn_prepare, lrn_infer, lrn_run, {'T', NN_F3}),
-    ROW("LRN", 13, 0, "T>T", lrn_prepare, lrn_infer, lrn_run, {'T', ELEMS_FLOAT}),
+    ROW_WITH(0, "LRN", 1, 12, "T>T", lrn_prepare, lrn_infer, lrn_run, {'T', NN_F3}),
+    ROW_WITH(0, "LRN", 13, 0, "T>T", lrn_prepare, lrn_infer, lrn_run, {'T', ELEMS_FLOAT}),
     ROW("LpNormalization", 1, 21, "T>T", lp_prepare, lp_infer, lp_run, {'T', NN_F3}),
     ROW("LpNormalization", 22, 0, "T>T", lp_prepare, lp_infer, lp_run, {'T', ELEMS_FLOAT}),
     ROW("MeanVarianceNormalization", 9, 12, "T>T", mvn_prepare, mvn_infer, mvn_run, {'T', NN_F3}),

@@ -219,8 +219,9 @@ static status qsoftmax_run(op_run *r, error *err) {
 
 #define SOFTMAX(op, first, last, types, prep)                                                                \
     {                                                                                                        \
-        .domain = "", .name = op, .since = first, .until = last, .signature = "T>T", .vars = {{'T', types}}, \
-        .prepare = prep, .release = mem_free, .infer = softmax_infer, .run = softmax_run                     \
+        .domain = "", .name = op, .since = first, .until = last, .flags = OP_INPLACE, .signature = "T>T",    \
+        .vars = {{'T', types}}, .prepare = prep, .release = mem_free, .infer = softmax_infer,                \
+        .run = softmax_run                                                                                   \
     }
 
 static const op_def rows[] = {
