@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "bundle/lm_bundle.h"
 #include "lm/engine.h"
 #include "tiny_model.h"
 
@@ -461,6 +462,42 @@ static void test_options(void **state) {
     world_close(&w);
 }
 
+/* A copy of the model whose tokens 97 and 98 are exchanged: as many tokens, but not the same. */
+static void write_exchanged(char *path) {
+    static const char two[] = "\1\0\0\0\0\0\0\0a\1\0\0\0\0\0\0\0b";
+    str s = {0};
+    tiny_bytes(&s, true, 1);
+    bool found = false;
+    for (size_t i = 0; i + sizeof two - 1 <= s.len && !found; i++) {
+        found = memcmp(s.data + i, two, sizeof two - 1) == 0;
+        if (found) s.data[i + 8] = 'b', s.data[i + 17] = 'a';
+    }
+    assert_true(found && !s.failed);
+    strcpy(path, "/tmp/churon-tiny-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, s.data, s.len) == (ssize_t)s.len);
+    close(fd);
+    str_free(&s);
+}
+
+static void test_draft_model_of_another_vocabulary(void **state) {
+    (void)state;
+    char exchanged[40];
+    write_exchanged(exchanged);
+    lm_bundle *b;
+    error err;
+    lm_bundle_options o = {.threads = 1, .draft = exchanged, .engine = {.context = 64}};
+    assert_int_equal(lm_bundle_open(&b, path_q8, &o, &err), CHURON_INVALID);
+    assert_null(b);
+    assert_string_equal(err.message, "draft model: expected the model's vocabulary, got another token 97");
+    o.draft = "/nothing/there";
+    assert_int_equal(lm_bundle_open(&b, path_q8, &o, &err), CHURON_NOT_FOUND);
+    o.draft = path_other;
+    assert_int_equal(lm_bundle_open(&b, path_q8, &o, &err), CHURON_OK);
+    lm_bundle_close(b);
+    (void)unlink(exchanged);
+}
+
 static status open_and_answer(const request *r, answer *a, error *err) {
     world w;
     running run;
@@ -516,6 +553,7 @@ int main(void) {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_draws_have_the_models_distribution),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_draft_model_of_another_vocabulary),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_models, drop_models);
