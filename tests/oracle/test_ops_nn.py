@@ -31,21 +31,24 @@ def i8(*shape):
     return RNG.integers(-128, 128, shape).astype(np.int8)
 
 
-def case(name, op, version, inputs, outputs=1, domain="", constant=(), **attributes):
-    """inputs: arrays, or None where absent. constant: numbers of inputs that are initializers."""
+def case(name, op, version, inputs, outputs=1, domain="", constant=(), behind=False, **attributes):
+    """inputs: arrays, or None where absent. constant: numbers of inputs that are initializers. behind: input 0 is what another
+    node made, so that the operator may write over it."""
     assert name not in CASES, name
     inputs = [None if x is None else np.asarray(x) for x in inputs]
-    CASES[name] = (op, domain, version, inputs, outputs, tuple(constant), attributes)
+    CASES[name] = (op, domain, version, inputs, outputs, tuple(constant), behind, attributes)
 
 
 def ms(name, op, inputs, outputs=1, **attributes):
     case(name, op, 1, inputs, outputs, domain="com.microsoft", **attributes)
 
 
-def model_of(op, domain, opset, inputs, outputs, constant, attributes):
+def model_of(op, domain, opset, inputs, outputs, constant, behind, attributes):
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     out = [f"y{i}" for i in range(outputs)]
-    node = helper.make_node(op, names, out, domain=domain, **attributes)
+    nodes = [helper.make_node(op, ["made"] + names[1:] if behind else names, out, domain=domain, **attributes)]
+    if behind:
+        nodes.insert(0, helper.make_node("Neg", [names[0]], ["made"]))
     feeds, inits, infos = {}, [], []
     for i, (name, x) in enumerate(zip(names, inputs)):
         if x is None:
@@ -56,7 +59,7 @@ def model_of(op, domain, opset, inputs, outputs, constant, attributes):
             infos.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape))
             feeds[name] = x
     outs = [helper.make_empty_tensor_value_info(o) for o in out if o]
-    graph = helper.make_graph([node], "g", infos, outs, inits)
+    graph = helper.make_graph(nodes, "g", infos, outs, inits)
     opsets = [helper.make_opsetid("", opset if domain == "" else 17)]
     if domain:
         opsets.append(helper.make_opsetid(domain, opset))
@@ -218,6 +221,21 @@ ms("qlinearglobalaveragepool", "QLinearGlobalAveragePool", [u8(1, 6, 6, 2), np.f
 ms("qlinearsoftmax", "QLinearSoftmax", [u8(3, 9), np.float32(0.05), np.uint8(100), np.float32(1 / 256), np.uint8(0)], constant=[1, 2, 3, 4], axis=-1, opset=13)
 ms("qlinearconv_nhwc", "QLinearConv", [u8(1, 7, 7, 3), np.float32(0.02), np.uint8(128), i8(4, 3, 3, 3), np.float32(0.01), np.int8(0), np.float32(0.05), np.uint8(100)], constant=[3, 4, 5], channels_last=1)
 ms("inverse", "Inverse", [f32(2, 4, 4)])
+
+
+# ---- written over their input --------------------------------------------------------------------------
+
+for axis in (0, 1, 2):
+    case(f"over_softmax{axis}", "Softmax", 13, [f32(3, 4, 5)], axis=axis, behind=True)
+case("over_logsoftmax", "LogSoftmax", 11, [f32(3, 4, 5)], behind=True)
+case("over_batchnorm", "BatchNormalization", 9, [f32(2, 3, 4), f32(3), f32(3), f32(3), abs(f32(3))], behind=True)
+case("over_instancenorm", "InstanceNormalization", 6, [f32(2, 3, 8), f32(3), f32(3)], behind=True)
+case("over_layernorm", "LayerNormalization", 17, [f32(2, 3, 8), f32(8), f32(8)], behind=True)
+case("over_layernorm_broadcast", "LayerNormalization", 17, [f32(2, 3, 8), f32(3, 8)], behind=True, axis=1)
+case("over_lpnorm", "LpNormalization", 1, [f32(2, 3, 8)], behind=True, axis=1, p=1)
+case("over_mvn", "MeanVarianceNormalization", 9, [f32(2, 3, 4, 4)], behind=True)
+case("over_lrn", "LRN", 1, [f32(1, 7, 4, 4)], size=5, behind=True)
+ms("over_biasgelu", "BiasGelu", [f32(3, 4), f32(4)], behind=True)
 
 
 @pytest.fixture(scope="session")
