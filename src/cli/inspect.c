@@ -437,15 +437,17 @@ int cmd_inspect(int argc, char **argv) {
          .help = "count memory for a context of N tokens (default: as trained)"},
         settings_kv_type_option(&kv_text),
     };
-    const arg_command c = {.name = "inspect",
-                           .synopsis = "MODEL",
-                           .summary = "Shows what is in a model file and the memory that it will need.",
-                           .details = "Nothing is loaded: this takes a moment whatever the file's size.",
-                           .example = "churon inspect model.gguf --ctx 2048",
-                           .options = options,
-                           .n_options = sizeof options / sizeof *options,
-                           .min_args = 1,
-                           .max_args = 1};
+    const arg_command c = {
+        .name = "inspect",
+        .synopsis = "MODEL",
+        .summary = "Shows what is in a model file and the memory that it will need.",
+        .details = "Nothing is loaded: this takes a moment whatever the file's size. A graph (MODEL.onnx)\n"
+                   "takes --passes as well.",
+        .example = "churon inspect model.gguf --ctx 2048",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;

@@ -371,7 +371,9 @@ int cmd_run(int argc, char **argv) {
             "Answers PROMPT with a language model. Without PROMPT: standard input; on a terminal, a chat.",
         .details =
             "MODEL is a file or a name in the store. The answer is written as it comes; speed and seed go\n"
-            "to stderr. With --json: text, ids, finish_reason, logprobs, usage, timing, provenance.",
+            "to stderr. With --json: text, ids, finish_reason, logprobs, usage, timing, provenance.\n"
+            "A graph (MODEL.onnx) takes --record JSON, -i FILE, --input NAME=FILE.npy and --output-dir DIR\n"
+            "instead: 'churon run MODEL.onnx --help'.",
         .example = "churon run model.gguf \"Why is the sky blue?\"\n"
                    "churon run model.gguf --temperature 0 --max-tokens 64 --json \"Name three colours.\"\n"
                    "churon run model.gguf",

@@ -108,13 +108,16 @@ int cmd_verify(int argc, char **argv) {
          .min = 0.001,
          .max = 1e6},
     };
-    const arg_command c = {.name = "verify",
-                           .synopsis = "--data DIR | --onnx-suite DIR | MODEL.onnx",
-                           .summary = "Runs a model on inputs with known answers and compares.",
-                           .example =
-                               "churon verify --data resnet50/\nchuron verify --onnx-suite node/ --json",
-                           .options = options,
-                           .n_options = sizeof options / sizeof options[0]};
+    const arg_command c = {
+        .name = "verify",
+        .synopsis = "--data DIR | --onnx-suite DIR | MODEL.onnx",
+        .summary = "Runs a model on inputs with known answers and compares.",
+        .details = "With MODEL.onnx it compares two ways of computing, and takes --passes, --nodes,\n"
+                   "--against MODEL, --input and --shape: 'churon verify MODEL.onnx --help'.",
+        .example = "churon verify --data resnet50/\nchuron verify --onnx-suite node/ --json\n"
+                   "churon verify resnet50.onnx --passes",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0]};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &v.common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;

@@ -331,8 +331,8 @@ static status report_missing(const ir_program *p, size_t n_missing, error *err) 
         if (text.len < sizeof err->message - 40) break;
     }
     mem_free(list);
-    status st = error_set(err, CHURON_UNSUPPORTED, "%zu nodes with missing operators: %s", n_missing,
-                          str_cstr(&text));
+    status st = error_set(err, CHURON_UNSUPPORTED, "%zu node%s with missing operators: %s", n_missing,
+                          n_missing == 1 ? "" : "s", str_cstr(&text));
     str_free(&text);
     return st;
 }
