@@ -60,7 +60,7 @@ void exec_scratch_release(exec *x, exec_mark m) {
 static uint64_t value_bytes(const value *v) {
     if (v->kind == VALUE_TENSOR) return v->t.storage ? tensor_bytes(&v->t) : 0;
     uint64_t sum = 0;
-    for (size_t i = 0; i < value_count(v); i++) sum += value_bytes(value_item(v, i));
+    for (size_t i = 0; i < value_n_items(v); i++) sum += value_bytes(value_item(v, i));
     return sum;
 }
 

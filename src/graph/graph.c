@@ -221,7 +221,7 @@ static status check_value(const char *name, const onnx_type *want, const value *
 static bool owns_all(const value *v) {
     if (v->kind == VALUE_TENSOR) return v->t.storage != NULL;
     if (v->kind == VALUE_MAP && !v->t.storage) return false;
-    for (size_t i = 0; i < value_count(v); i++) {
+    for (size_t i = 0; i < value_n_items(v); i++) {
         const value *item = value_item(v, i);
         if (item->kind != VALUE_NONE && !owns_all(item)) return false;
     }
@@ -242,7 +242,7 @@ static status owned_value(value *out, const value *v, error *err) {
         *out = value_of_tensor(t);
         return CHURON_OK;
     }
-    size_t n = value_count(v);
+    size_t n = value_n_items(v);
     TRY(value_list_create(out, v->kind, n, err));
     status st = v->kind == VALUE_MAP ? tensor_copy(&out->t, &v->t, err) : CHURON_OK;
     for (size_t i = 0; i < n && st == CHURON_OK; i++)

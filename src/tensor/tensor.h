@@ -67,7 +67,8 @@ struct value {
 
 value value_of_tensor(tensor t); /* takes over the reference */
 MUST_USE status value_list_create(value *out, value_kind kind, size_t n, error *err); /* items VALUE_NONE */
-size_t value_count(const value *v);          /* items of a sequence or map; 0 for others */
+size_t value_count(const value *v);          /* items of a sequence, keys of a map; 0 for others */
+size_t value_n_items(const value *v);        /* that value_item has: of a map one, its values */
 value *value_item(const value *v, size_t i); /* borrowed; to be written only by who created the list */
 value value_share(const value *v);
 void value_free(value *v);

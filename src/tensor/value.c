@@ -31,6 +31,10 @@ size_t value_count(const value *v) {
     return v->kind == VALUE_MAP ? v->t.count : 0;
 }
 
+size_t value_n_items(const value *v) {
+    return v->list ? v->list->n : 0;
+}
+
 value *value_item(const value *v, size_t i) {
     return v->list && i < v->list->n ? &v->list->items[i] : NULL;
 }

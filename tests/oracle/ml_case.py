@@ -9,7 +9,25 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
+def maps(rows):
+    """A sequence of maps from labels to f32."""
+    out = onnx.SequenceProto(elem_type=onnx.SequenceProto.MAP)
+    for row in rows:
+        m = out.map_values.add()
+        if isinstance(next(iter(row)), str):
+            m.key_type = TensorProto.STRING
+            m.string_keys.extend(k.encode() for k in row)
+        else:
+            m.key_type = TensorProto.INT64
+            m.keys.extend(row)
+        m.values.elem_type = onnx.SequenceProto.TENSOR
+        m.values.tensor_values.extend(numpy_helper.from_array(np.float32(v)) for v in row.values())
+    return out
+
+
 def proto(array):
+    if isinstance(array, list) and array and isinstance(array[0], dict):
+        return maps(array)
     array = np.asarray(array)
     if array.dtype.kind in "OUS":
         flat = [str(s).encode() for s in array.ravel()]

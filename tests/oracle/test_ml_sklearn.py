@@ -168,6 +168,17 @@ def test_labels_that_are_no_positions(churon, tmp_path, name, labels):
     check_classifier(churon, tmp_path, CLASSIFIERS[name], x, np.array(labels)[y])
 
 
+@pytest.mark.parametrize("labels", [[4, 9], ["no", "yes"]])
+def test_maps_of_probabilities(churon, tmp_path, labels):
+    """As the exporter does unless it is told otherwise: a list of maps from labels to probabilities."""
+    x, y = data(2)
+    model = CLASSIFIERS["logistic"].fit(x, np.array(labels)[y])
+    scores = [{labels[i]: p[i] for i in (0, 1)} for p in model.predict_proba(x[:20])]
+    write(tmp_path, to_onnx(model, x[:1]), [x[:20]], [model.predict(x[:20]), scores])
+    wrong = verify(churon, tmp_path)
+    assert wrong is None, wrong
+
+
 def test_missing_values(churon, tmp_path):
     x, y = data(2)
     x[np.random.default_rng(0).random(x.shape) < 0.2] = np.nan

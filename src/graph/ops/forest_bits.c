@@ -8,10 +8,11 @@
 
 enum {
     MAX_DEPTH = 8,
-    BYTE_RANKS = 255, /* thresholds of a feature that bytes can rank */
-    ROWS = 16,        /* that go through the same nodes while those are near */
-    BLOCKS = 64,      /* of 64 decisions each, between two looks at the next rows */
-    MAX_PADDED = 4    /* times the real nodes that complete trees may take */
+    BYTE_RANKS = 255,  /* thresholds of a feature that bytes can rank */
+    ROWS = 16,         /* that go through the same nodes while those are near */
+    BLOCKS = 64,       /* of 64 decisions each, between two looks at the next rows */
+    DENSE_TARGETS = 4, /* up to which every leaf has a value for each target */
+    MAX_PADDED = 4     /* times the real nodes that complete trees may take */
 };
 
 struct forest_bits {
@@ -26,8 +27,9 @@ struct forest_bits {
     void *split;          /* [blocks * 64] u8 or u16: goes on to 2n + 1 if the rank is above */
     uint64_t *missing;    /* [blocks] bit set: NaN goes to 2n */
     uint32_t *leaf;       /* [n_trees << depth] */
-    float *value_f32;     /* the same, if every leaf has one weight, all for target 0 and all exact in f32 */
-    double *value_f64;    /* the same, if they are not exact */
+    float *value_f32;  /* [n_trees << depth, n_targets] weights, 0 where a leaf has none: if they are few and
+                          f32 */
+    double *value_f64; /* the same, if they are not exact */
 };
 
 void forest_bits_free(forest_bits *b) {
@@ -221,30 +223,41 @@ static void fill(forest_bits *b, const forest *f, size_t t, size_t n, unsigned l
     fill(b, f, t, 2 * n + 1, level + 1, c.right);
 }
 
-static status take_values(forest_bits *b, const forest *f, error *err) {
-    bool exact = true;
-    if (f->n_targets != 1) return CHURON_OK;
+/* Whether each leaf has at most one weight a target; *exact: and all of them are f32. */
+static bool is_dense(const forest *f, bool *exact) {
+    *exact = true;
+    if (f->n_targets == 0 || f->n_targets > DENSE_TARGETS) return false;
     for (size_t i = 0; i < f->n_leaves; i++) {
-        if (f->leaf_at[i + 1] - f->leaf_at[i] > 1) return CHURON_OK;
+        uint32_t seen = 0;
+        for (uint32_t w = f->leaf_at[i]; w < f->leaf_at[i + 1]; w++) {
+            uint32_t bit = 1u << f->weights[w].target;
+            double v = f->weights[w].weight;
+            if (seen & bit) return false;
+            seen |= bit;
+            if ((double)(float)v != v) *exact = false;
+        }
     }
-    for (size_t i = 0; i < f->n_weights; i++) {
-        double w = f->weights[i].weight;
-        if ((double)(float)w != w) exact = false;
-    }
-    size_t n = f->n_trees << b->depth;
+    return true;
+}
+
+static status take_values(forest_bits *b, const forest *f, error *err) {
+    bool exact;
+    if (!is_dense(f, &exact)) return CHURON_OK;
+    size_t places = f->n_trees << b->depth, k = f->n_targets;
     if (exact) {
-        b->value_f32 = mem_calloc(n, sizeof *b->value_f32);
+        b->value_f32 = mem_calloc(places, k * sizeof *b->value_f32);
     } else {
-        b->value_f64 = mem_calloc(n, sizeof *b->value_f64);
+        b->value_f64 = mem_calloc(places, k * sizeof *b->value_f64);
     }
-    if (!b->value_f32 && !b->value_f64) return error_no_memory(err, "leaves", n * sizeof(double));
-    for (size_t i = 0; i < n; i++) {
-        uint32_t w = f->leaf_at[b->leaf[i]];
-        double v = w < f->leaf_at[b->leaf[i] + 1] ? f->weights[w].weight : 0;
-        if (exact) {
-            b->value_f32[i] = (float)v;
-        } else {
-            b->value_f64[i] = v;
+    if (!b->value_f32 && !b->value_f64) return error_no_memory(err, "leaves", places * k * sizeof(double));
+    for (size_t i = 0; i < places; i++) {
+        for (uint32_t w = f->leaf_at[b->leaf[i]]; w < f->leaf_at[b->leaf[i] + 1]; w++) {
+            size_t at = i * k + f->weights[w].target;
+            if (exact) {
+                b->value_f32[at] = (float)f->weights[w].weight;
+            } else {
+                b->value_f64[at] = f->weights[w].weight;
+            }
         }
     }
     return CHURON_OK;
@@ -381,24 +394,49 @@ static inline size_t walk(const uint64_t *m, unsigned at, unsigned depth) {
     return n - ((size_t)1 << depth);
 }
 
+/* Place of tree t of those that m begins with tree `from` of. */
+static inline size_t place_of(const uint64_t *m, unsigned depth, size_t from, size_t t) {
+    size_t bit = (t - from) << depth;
+    return (t << depth) + walk(m + bit / 64, (unsigned)(bit % 64), depth);
+}
+
+static inline void add_one(const forest_bits *b, unsigned depth, const uint64_t *m, size_t from, size_t to,
+                           double *scores) {
+    double sum = *scores;
+    for (size_t t = from; t < to; t++) {
+        size_t at = place_of(m, depth, from, t);
+        sum += b->value_f32 ? (double)b->value_f32[at] : b->value_f64[at];
+    }
+    *scores = sum;
+}
+
+static inline void add_few(const forest_bits *b, unsigned depth, const uint64_t *m, size_t from, size_t to,
+                           size_t n_targets, double *scores) {
+    for (size_t t = from; t < to; t++) {
+        size_t at = place_of(m, depth, from, t) * n_targets;
+        for (size_t k = 0; k < n_targets; k++) {
+            scores[k] += b->value_f32 ? (double)b->value_f32[at + k] : b->value_f64[at + k];
+        }
+    }
+}
+
 /* Trees [from, to) of one row; m: decisions from the block that tree `from` begins in. */
 static inline void add_trees(const job *j, unsigned depth, const uint64_t *m, size_t from, size_t to,
                              double *scores) {
     const forest_bits *b = j->b;
+    const forest *f = j->f;
     if (b->value_f32 || b->value_f64) {
-        double sum = *scores;
-        for (size_t t = from; t < to; t++) {
-            size_t bit = (t - from) << depth,
-                   at = (t << depth) + walk(m + bit / 64, (unsigned)(bit % 64), depth);
-            sum += b->value_f32 ? (double)b->value_f32[at] : b->value_f64[at];
+        if (f->n_targets == 1) {
+            add_one(b, depth, m, from, to, scores);
+        } else if (f->n_targets == 2) {
+            add_few(b, depth, m, from, to, 2, scores);
+        } else {
+            add_few(b, depth, m, from, to, f->n_targets, scores);
         }
-        *scores = sum;
         return;
     }
-    const forest *f = j->f;
     for (size_t t = from; t < to; t++) {
-        size_t bit = (t - from) << depth, at = (t << depth) + walk(m + bit / 64, (unsigned)(bit % 64), depth);
-        uint32_t leaf = b->leaf[at];
+        uint32_t leaf = b->leaf[place_of(m, depth, from, t)];
         for (uint32_t w = f->leaf_at[leaf]; w < f->leaf_at[leaf + 1]; w++) {
             scores[f->weights[w].target] += f->weights[w].weight;
         }
