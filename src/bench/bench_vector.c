@@ -74,6 +74,14 @@ static void run_exp(const row_data *d) {
     d->k->exp(d->x, d->y, d->n);
 }
 
+static void run_softmax(const row_data *d) {
+    d->k->softmax(d->x, d->y, d->n);
+}
+
+static void run_layer_norm(const row_data *d) {
+    d->k->layer_norm(d->x, d->x, d->x, d->n, 1e-5f, d->y);
+}
+
 static void run_unary_erf(const row_data *d) {
     d->k->unary(UNARY_F32_ERF, 0, 0, d->x, d->y, d->n);
 }
@@ -125,6 +133,8 @@ static const struct row_case {
     {"sum_above 49152", 49152, 2, run_sum_above},
     {"top_k 40 of 49152", 49152, 1, run_top_k},
     {"exp 49152", 49152, 1, run_exp},
+    {"softmax 1024", 1024, 0, run_softmax},
+    {"layer_norm 768", 768, 0, run_layer_norm},
     {"unary erf 49152", 49152, 1, run_unary_erf},
     {"unary log 49152", 49152, 1, run_unary_log},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},

@@ -205,6 +205,10 @@ typedef struct kernels {
     /* y[i] = exp(x[i]), within 2 ulp, exact 0 below the smallest normal's log. y may be x. */
     void (*exp)(const float *x, float *y, size_t n);
     /* y[i] = f(x[i]); y may be x. exp, log, tanh and erf within 2 ulp; NaN stays NaN. */
+    /* One row: y = exp(x - max) / sum; y may be x. All -infinity, or a NaN: all NaN. */
+    void (*softmax)(const float *x, float *y, size_t n);
+    /* y = (x - mean) / sqrt(variance + eps) * w + b; w and b may be NULL; y may be x. Sums in f32. */
+    void (*layer_norm)(const float *x, const float *w, const float *b, size_t n, float eps, float *y);
     void (*unary)(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
 
     /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */

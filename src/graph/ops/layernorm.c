@@ -30,6 +30,7 @@ typedef struct row_job {
     float epsilon;
     bool rms, dense; /* dense: scale and bias are rows of n */
     broadcast_map scale_map, bias_map;
+    const kernels *kernels;
 } row_job;
 
 static size_t broadcast_at(const broadcast_map *m, size_t i) {
@@ -41,11 +42,20 @@ static size_t broadcast_at(const broadcast_map *m, size_t i) {
     return at;
 }
 
-#define REAL     float
-#define FN(name) name##_f32
+/* The usual case as one kernel. Its sums are in f32, so long rows are left to the sums in double. */
+static bool norm_by_kernel(const row_job *j, const float *x, float *y, size_t n) {
+    if (j->rms || !j->dense || j->mean || j->inverse || n > 16384) return false;
+    j->kernels->layer_norm(x, j->scale, j->bias, n, j->epsilon, y);
+    return true;
+}
+
+#define REAL             float
+#define FN(name)         name##_f32
+#define NORM_KERNEL(...) norm_by_kernel(__VA_ARGS__)
 #include "graph/ops/layernorm.inc"
 #undef REAL
 #undef FN
+#undef NORM_KERNEL
 #define REAL     double
 #define FN(name) name##_f64
 #include "graph/ops/layernorm.inc"
@@ -53,6 +63,7 @@ static size_t broadcast_at(const broadcast_map *m, size_t i) {
 #undef FN
 
 static void run_norm(op_run *r, row_job *j, size_t n_rows, elem work) {
+    j->kernels = run_kernels(r);
     run_parallel(r, n_rows, 1.5 * (double)(n_rows * j->n), work == ELEM_F64 ? norm_rows_f64 : norm_rows_f32,
                  j);
 }

@@ -1,8 +1,7 @@
 /* softmax.c: Softmax and LogSoftmax; QLinearSoftmax of com.microsoft.
  *
  * Before version 13 the input is a matrix cut at `axis` and rows are normalized over everything behind it;
- * from 13 on over the one axis. Rows are independent; within one the sum is taken in double, eight partial
- * sums in a fixed order. */
+ * from 13 on over the one axis. Rows are independent; within one the order of the sum is fixed. */
 #include "base/mem.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
@@ -34,8 +33,10 @@ static float max_f32(const float *x, size_t n) {
 
 /* y may be x. */
 static void row_f32(const kernels *k, const float *x, float *y, size_t n, bool log_of) {
-    float max = max_f32(x, n);
-    if (log_of) {
+    if (!log_of) {
+        k->softmax(x, y, n);
+    } else {
+        float max = max_f32(x, n);
         double sum = 0, lane[8] = {0};
         float part[64];
         for (size_t at = 0; at < n; at += 64) {
@@ -47,12 +48,7 @@ static void row_f32(const kernels *k, const float *x, float *y, size_t n, bool l
         for (size_t l = 0; l < 8; l++) sum += lane[l];
         double shift = (double)max + log(sum);
         for (size_t i = 0; i < n; i++) y[i] = (float)((double)x[i] - shift);
-        return;
     }
-    for (size_t i = 0; i < n; i++) y[i] = x[i] - max;
-    k->exp(y, y, n);
-    float scale = (float)(1 / rows_sum_f32(y, n));
-    for (size_t i = 0; i < n; i++) y[i] *= scale;
 }
 
 static void row_f64(const double *x, double *y, size_t n, bool log_of) {

@@ -1,0 +1,13 @@
+/* rows.c: rows that are normalized; see rows_body.h. */
+#include "kernel/avx512/avx512.h"
+#include "kernel/avx512/lanes.h"
+
+#include "kernel/rows_body.h"
+
+void softmax_avx512(const float *x, float *y, size_t n) {
+    softmax_row(x, y, n);
+}
+
+void layer_norm_avx512(const float *x, const float *w, const float *b, size_t n, float eps, float *y) {
+    layer_norm_row(x, w, b, n, eps, y);
+}
