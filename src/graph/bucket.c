@@ -75,7 +75,7 @@ bucket *bucket_find(exec *x, const ir_graph *g, const value *inputs, bool *watch
 /* ---- watching --------------------------------------------------------------------------------------- */
 
 /* Which slot's memory this is, among what the step read; -1: none of it. */
-static int32_t shares_with(const bucket *b, const op_run *r, const tensor *t) {
+static int32_t shares_with(const op_run *r, const tensor *t) {
     if (!t->data || t->count == 0) return -1;
     const char *p = t->data;
     for (size_t i = 0; i < r->step->n_in; i++) {
@@ -83,8 +83,7 @@ static int32_t shares_with(const bucket *b, const op_run *r, const tensor *t) {
         const value *v = slot == IR_NO_SLOT ? NULL : &r->frame->slots[slot];
         if (!v || v->kind != VALUE_TENSOR || v->t.count == 0) continue;
         const char *from = v->t.data;
-        if (p >= from && p < from + tensor_bytes(&v->t))
-            return b->notes[slot].written ? b->notes[slot].root : slot;
+        if (p >= from && p < from + tensor_bytes(&v->t)) return slot;
     }
     return -1;
 }
@@ -140,7 +139,8 @@ void bucket_note_step(exec *x, const ir_graph *g, const op_run *r, size_t index)
         const value *v = &r->frame->slots[slot];
         bucket_note *note = &b->notes[slot];
         value_free(&note->kept);
-        *note = (bucket_note){.written = true, .root = slot, .first = (int64_t)index, .last = (int64_t)index};
+        *note = (bucket_note){
+            .written = true, .parent = -1, .root = slot, .first = (int64_t)index, .last = (int64_t)index};
         if (v->kind != VALUE_TENSOR) continue;
         const tensor *t = &v->t;
         note->type = t->type;
@@ -149,8 +149,8 @@ void bucket_note_step(exec *x, const ir_graph *g, const op_run *r, size_t index)
         note->data = t->data;
         note->bytes = tensor_bytes(t);
         note->by_infer = r->by_infer >> (i < 63 ? i : 63) & 1;
-        int32_t root = shares_with(b, r, t);
-        if (root >= 0) note->root = root;
+        note->parent = shares_with(r, t);
+        note->over = note->parent >= 0 && note->by_infer && !(n->def->flags & OP_VIEW);
         bool values = plain && t->type != ELEM_STRING && note->bytes <= BUCKET_SMALL &&
                       (f.values || (tells_shape(n) && f.shapes));
         note->value_fixed = values;
@@ -207,6 +207,30 @@ static bool holds_on(const op_node *n) {
         if (n->outputs[i] && n->outputs[i]->type.kind != ONNX_TENSOR) return true;
     }
     return false;
+}
+
+/* Whose memory everything is. What was written over its input and goes to the caller gets memory of its own,
+ * so that the chain before it can be planned. */
+static void find_roots(const bucket *b, const ir_graph *g) {
+    for (size_t i = g->n_nodes; i-- > 0;) {
+        const op_node *n = g->nodes[i];
+        for (size_t k = 0; k < n->n_outputs; k++) {
+            if (!n->outputs[k]) continue;
+            bucket_note *note = &b->notes[n->outputs[k]->slot];
+            note->given = note->given || n->outputs[k]->is_output;
+            if (note->given && note->written && note->parent >= 0 && !note->over)
+                b->notes[note->parent].given = true;
+        }
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const op_node *n = g->nodes[i];
+        for (size_t k = 0; k < n->n_outputs; k++) {
+            if (!n->outputs[k]) continue;
+            bucket_note *note = &b->notes[n->outputs[k]->slot];
+            bool own = !note->written || note->parent < 0 || (note->over && note->given);
+            note->root = own ? (int32_t)n->outputs[k]->slot : b->notes[note->parent].root;
+        }
+    }
 }
 
 /* Extends lives to the last reader and finds the roots that cannot be planned. */
@@ -324,6 +348,7 @@ typedef struct layout {
 } layout;
 
 static bool lay_out(exec *x, const ir_graph *g, bucket *b, layout *l) {
+    find_roots(b, g);
     look_at_readers(b, g, l->free_standing);
     for (size_t i = 0; i < g->n_values; i++) {
         const bucket_note *note = &b->notes[i];

@@ -17,8 +17,11 @@ enum { BUCKET_MOST = 8, BUCKET_MOST_NODES = 20000, BUCKET_SMALL = 4096 };
 /* What a watched run notes of a slot. */
 typedef struct bucket_note {
     bool written, shape_fixed, value_fixed;
-    bool by_infer; /* its memory came from run_out or a view: shape by the shape rule */
-    int32_t root;  /* the slot whose memory it is; itself if its own */
+    bool by_infer;  /* its memory came from run_out or a view: shape by the shape rule */
+    int32_t parent; /* the slot of the node's input whose memory it is in; -1: its own */
+    int32_t root;   /* where that ends; itself if its own. Found when the run is over */
+    bool over;      /* written over its parent: could have memory of its own */
+    bool given;     /* it, or a view of it, goes to the caller */
     int64_t first, last;
     elem type;
     uint32_t rank;

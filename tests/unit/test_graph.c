@@ -498,9 +498,10 @@ static void what_follows_from_shapes_is_not_computed_again(void **state) {
         seen_nodes seen = {0};
         graph_run_options o = {.on_node = see_node, .user = &seen};
         expect_arithmetic(s, x, 3, &o);
-        /* Both values of the shape are kept; the answer's memory is the caller's, from `twice` on. */
+        /* Both values of the shape and the view have their places; only the answer (negative, y) is made
+         * anew. */
         assert_string_equal(seen.names, i < 2 ? "twice shape count product view sum negative y "
-                                              : "twice product view sum negative y ");
+                                              : "twice product sum negative y ");
     }
     graph_session_free(s);
     graph_close(g);
