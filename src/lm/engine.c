@@ -218,6 +218,7 @@ void engine_run(engine *e, void (*after_step)(void *user), void *user) {
     while (e->stepping) pthread_cond_wait(&e->changed, &e->lock);
     while (!e->stop || engine_has_work(e)) {
         if (!engine_has_work(e)) {
+            if (engine_warm(e)) continue;
             pthread_cond_wait(&e->changed, &e->lock);
             continue;
         }

@@ -99,7 +99,8 @@ struct engine {
     size_t *out_position;
     size_t n_spans, n_outputs;
     size_t n_rows;
-    engine_job **batch; /* jobs of the logits slice that sample */
+    size_t cold_from, n_cold; /* pieces of the pool to touch */
+    engine_job **batch;       /* jobs of the logits slice that sample */
     float **batch_logits;
     size_t n_batch;
     /* guesses, the stepper's */
@@ -162,6 +163,9 @@ void engine_beams_tell(const engine_job *j); /* on_beams */
 /* engine_step.c: one step by the thread that holds `stepping`, without the lock. Returns false if there was
  * nothing to do. */
 bool engine_step(engine *e);
+/* With the lock, by the thread that serves, while nothing is to do: memory for pages to come. Lets go of the
+ * lock meanwhile. False: enough is there. */
+bool engine_warm(engine *e);
 /* With the lock: is there anything that a step would do? */
 bool engine_has_work(const engine *e);
 

@@ -77,6 +77,16 @@ void *kv_values(const kv_pool *p, uint32_t page, uint32_t layer, uint32_t head) 
     return (uint8_t *)kv_keys(p, page, layer, head) + p->key_bytes;
 }
 
+size_t kv_pool_pieces(const kv_pool *p, size_t n_pages) {
+    const size_t run_bytes = RUN_PAGES * p->head_bytes * p->n_head * p->n_layer;
+    return ((n_pages + RUN_PAGES - 1) / RUN_PAGES * run_bytes + KV_PIECE - 1) / KV_PIECE;
+}
+
+void kv_pool_touch(const kv_pool *p, size_t piece) {
+    const size_t from = piece * KV_PIECE, to = from + KV_PIECE < p->bytes ? from + KV_PIECE : p->bytes;
+    for (size_t at = from; at < to; at += 4096) *(volatile uint8_t *)(p->data + at) = 0;
+}
+
 void kv_clear_page(const kv_pool *p, uint32_t page) {
     for (uint32_t layer = 0; layer < p->n_layer; layer++) {
         for (uint32_t head = 0; head < p->n_head; head++) {

@@ -12,6 +12,7 @@ struct kv_cache {
     prefix_cache *prefix;
     uint8_t *dirty; /* [n_pages]: was written, must be zeroed before it is used again */
     uint64_t evictions;
+    size_t used, warm; /* pieces of memory: of pages that were ever taken; touched, >= used */
 };
 
 status kv_cache_create(kv_cache **out, const lm_config *config, kv_type type, size_t n_pages, error *err) {
@@ -85,6 +86,11 @@ static uint32_t take_page(kv_cache *c, uint32_t after, bool clear) {
     if (page_pool_n_free(c->pages) == 0) evict(c);
     const uint32_t page = page_take(c->pages, after);
     assert(page != NO_PAGE);
+    if (!c->dirty[page]) {
+        const size_t pieces = kv_pool_pieces(c->pool, (size_t)page + 1);
+        if (pieces > c->used) c->used = pieces;
+        if (c->used > c->warm) c->warm = c->used;
+    }
     if (clear && c->dirty[page]) kv_clear_page(c->pool, page);
     c->dirty[page] = 1;
     return page;
@@ -102,6 +108,21 @@ static void drop(kv_cache *c, uint32_t page) {
     } else {
         page_give(c->pages, page);
     }
+}
+
+size_t kv_cache_cold(kv_cache *c, size_t ahead, size_t most, size_t *first) {
+    const size_t all = kv_pool_pieces(c->pool, kv_cache_pages(c));
+    size_t end = c->used + (ahead + KV_PIECE - 1) / KV_PIECE;
+    if (end > all) end = all;
+    *first = c->warm;
+    size_t n = end > c->warm ? end - c->warm : 0;
+    if (n > most) n = most;
+    c->warm += n;
+    return n;
+}
+
+size_t kv_cache_run_bytes(const kv_cache *c) {
+    return kv_pool_pieces(c->pool, 1) * KV_PIECE;
 }
 
 /* ---- one sequence ----------------------------------------------------------------------------------- */
