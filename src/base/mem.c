@@ -99,6 +99,14 @@ void *mem_pages(size_t bytes) {
     return raw + head;
 }
 
+void mem_pages_populate(void *p, size_t bytes) {
+#if defined(MADV_POPULATE_WRITE)
+    (void)madvise(p, bytes, MADV_POPULATE_WRITE);
+#else
+    (void)madvise(p, bytes, 23); /* its number in Linux; older kernels refuse, which is fine */
+#endif
+}
+
 void mem_pages_free(void *p, size_t bytes) {
     if (p && bytes) munmap(p, bytes);
 }

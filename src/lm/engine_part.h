@@ -99,7 +99,7 @@ struct engine {
     size_t *out_position;
     size_t n_spans, n_outputs;
     size_t n_rows;
-    size_t cold_from, n_cold; /* pieces of the pool to touch */
+    size_t cold_from, n_cold; /* pieces of the pool to fetch */
     engine_job **batch;       /* jobs of the logits slice that sample */
     float **batch_logits;
     size_t n_batch;

@@ -257,29 +257,36 @@ static void publish_job(engine *e, engine_job *j, engine_job **ended) {
 
 /* ---- memory for pages to come ------------------------------------------------------------------------ */
 
-/* Without it, the step that takes the first page of a run waits 5 to 15 ms for the run's memory: the longest
- * gaps of those who decode. Idle, the server gets WARM_IDLE bytes ahead; under load each step gets one piece
- * a thread, as long as less than a run is there. Both only where it serves. */
-enum { WARM_IDLE = 128 << 20 };
+/* A step that comes to fresh memory waits 5 to 15 ms for it, one thread after the other: the longest gaps of
+ * those who decode. So the threads fetch what is needed together, before the step; a server gets WARM_IDLE
+ * bytes ahead while it is idle, and a run of pages ahead, one piece a thread in each step, under load. */
+enum { WARM_IDLE = 256 << 20 };
 
 bool engine_warm(engine *e) {
     size_t piece;
     if (kv_cache_cold(e->kv, WARM_IDLE, 1, &piece) == 0) return false;
     pthread_mutex_unlock(&e->lock);
-    kv_pool_touch(kv_cache_pool(e->kv), piece);
+    kv_pool_fetch(kv_cache_pool(e->kv), piece);
     pthread_mutex_lock(&e->lock);
     return true;
 }
 
-static void touch_member(void *ctx, const pool_member *me) {
+static void fetch_member(void *ctx, const pool_member *me) {
     const engine *e = ctx;
-    if (me->index < e->n_cold) kv_pool_touch(kv_cache_pool(e->kv), e->cold_from + me->index);
+    for (size_t i = me->index; i < e->n_cold; i += me->count) {
+        kv_pool_fetch(kv_cache_pool(e->kv), e->cold_from + i);
+    }
 }
 
 /* By the stepper, without the lock: nobody else takes pages. */
-static void warm_run(engine *e) {
-    e->n_cold = kv_cache_cold(e->kv, kv_cache_run_bytes(e->kv), pool_threads(e->p), &e->cold_from);
-    if (e->n_cold > 0) pool_run(e->p, touch_member, e);
+static void fetch_memory(engine *e, bool serving) {
+    const size_t ahead = serving ? kv_cache_run_bytes(e->kv) : 0;
+    e->n_cold = kv_cache_cold(e->kv, ahead, pool_threads(e->p), &e->cold_from);
+    if (e->n_cold > 1) {
+        pool_run(e->p, fetch_member, e);
+    } else if (e->n_cold == 1) {
+        kv_pool_fetch(kv_cache_pool(e->kv), e->cold_from);
+    }
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------ */
@@ -297,12 +304,12 @@ bool engine_step(engine *e) {
     if (e->n_spans == 0) return did;
 
     plan_spans(e);
+    fetch_memory(e, serving);
     const double planned = clock_seconds();
     forward_run(e->f, e->spans, e->n_spans);
     finish_outputs(e);
     if (e->n_rows == e->n_outputs) step_cost_add(&e->cost, e->n_rows, clock_seconds() - planned);
 
-    if (serving) warm_run(e);
     ended = NULL;
     pthread_mutex_lock(&e->lock);
     sched_done(e->sched, clock_seconds() - begun);

@@ -82,9 +82,9 @@ size_t kv_pool_pieces(const kv_pool *p, size_t n_pages) {
     return ((n_pages + RUN_PAGES - 1) / RUN_PAGES * run_bytes + KV_PIECE - 1) / KV_PIECE;
 }
 
-void kv_pool_touch(const kv_pool *p, size_t piece) {
+void kv_pool_fetch(const kv_pool *p, size_t piece) {
     const size_t from = piece * KV_PIECE, to = from + KV_PIECE < p->bytes ? from + KV_PIECE : p->bytes;
-    for (size_t at = from; at < to; at += 4096) *(volatile uint8_t *)(p->data + at) = 0;
+    mem_pages_populate(p->data + from, to - from);
 }
 
 void kv_clear_page(const kv_pool *p, uint32_t page) {

@@ -35,10 +35,10 @@ void kv_clear_tail(const kv_pool *p, uint32_t page, size_t from); /* positions f
 void kv_copy_page(const kv_pool *p, uint32_t to, uint32_t from);
 
 /* The pool's memory comes from the system when it is first written, a piece of KV_PIECE bytes at a time,
- * which takes 1.5 to 5 ms (a guest's memory may have to be fetched from its host). Pieces that hold all of
- * pages [0, n_pages), and the first write to one whose pages nobody has taken yet; any thread. */
+ * which takes 1.5 to 5 ms (a guest's memory may have to be fetched from its host). How many pieces the pages
+ * [0, n_pages) lie in; fetching one, which changes no content (any thread). */
 enum { KV_PIECE = 2 << 20 };
 size_t kv_pool_pieces(const kv_pool *p, size_t n_pages);
-void kv_pool_touch(const kv_pool *p, size_t piece);
+void kv_pool_fetch(const kv_pool *p, size_t piece);
 
 #endif

@@ -12,7 +12,7 @@ struct kv_cache {
     prefix_cache *prefix;
     uint8_t *dirty; /* [n_pages]: was written, must be zeroed before it is used again */
     uint64_t evictions;
-    size_t used, warm; /* pieces of memory: of pages that were ever taken; touched, >= used */
+    size_t used, warm; /* pieces of memory: of pages that were ever taken; fetched */
 };
 
 status kv_cache_create(kv_cache **out, const lm_config *config, kv_type type, size_t n_pages, error *err) {
@@ -89,7 +89,6 @@ static uint32_t take_page(kv_cache *c, uint32_t after, bool clear) {
     if (!c->dirty[page]) {
         const size_t pieces = kv_pool_pieces(c->pool, (size_t)page + 1);
         if (pieces > c->used) c->used = pieces;
-        if (c->used > c->warm) c->warm = c->used;
     }
     if (clear && c->dirty[page]) kv_clear_page(c->pool, page);
     c->dirty[page] = 1;
@@ -112,11 +111,14 @@ static void drop(kv_cache *c, uint32_t page) {
 
 size_t kv_cache_cold(kv_cache *c, size_t ahead, size_t most, size_t *first) {
     const size_t all = kv_pool_pieces(c->pool, kv_cache_pages(c));
-    size_t end = c->used + (ahead + KV_PIECE - 1) / KV_PIECE;
-    if (end > all) end = all;
+    size_t end = c->used;
+    if (end <= c->warm) {
+        end = c->used + (ahead + KV_PIECE - 1) / KV_PIECE;
+        if (end > c->warm + most) end = c->warm + most;
+        if (end > all) end = all;
+    }
     *first = c->warm;
-    size_t n = end > c->warm ? end - c->warm : 0;
-    if (n > most) n = most;
+    const size_t n = end > c->warm ? end - c->warm : 0;
     c->warm += n;
     return n;
 }

@@ -25,9 +25,9 @@ size_t kv_cache_n_kept(const kv_cache *c);      /* held by nobody, but with an e
 size_t kv_cache_n_available(const kv_cache *c); /* free or kept */
 uint64_t kv_cache_evictions(const kv_cache *c); /* pages given up */
 
-/* Pieces of the pool's memory (kv.h) that pages to come will need, `ahead` bytes behind those that were ever
- * taken: returns how many of them, at most `most`, the caller shall touch before the next page is taken, from
- * *first on. Fresh pages are taken in the order in which they lie. */
+/* Pieces of the pool's memory (kv.h) that the caller shall fetch now, from *first on: those of pages that
+ * were taken since; if there are none, those of pages to come, within `ahead` bytes behind, `most` of them.
+ * Fresh pages are taken in the order in which they lie. */
 size_t kv_cache_cold(kv_cache *c, size_t ahead, size_t most, size_t *first);
 size_t kv_cache_run_bytes(const kv_cache *c); /* memory of the pages that are taken one after the other */
 
