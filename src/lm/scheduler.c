@@ -19,6 +19,7 @@ struct scheduler {
     uint64_t last_promotion;
     double token_cost; /* seconds, of steps with chunks; 0: not known */
     double chunk;      /* tokens beside those that decode; 0: not known */
+    double margin;     /* seconds that a step is planned to stay below the target */
     size_t decoding;   /* rows of this step */
     size_t budget;     /* tokens of its chunks */
 };
@@ -482,12 +483,21 @@ sched_job *const *sched_plan(scheduler *s, size_t *n) {
     return s->plan;
 }
 
+/* Steps of one plan differ, by what else the machine does: the margin grows by 19 parts with a step that is
+ * longer than the target and shrinks by one with any other, so that it rests where one in 20 is longer. */
+static void adapt_margin(scheduler *s, double seconds) {
+    const double part = s->o.target / 1000, most = s->o.target / 5;
+    s->margin += seconds > s->o.target ? 19 * part : -part;
+    s->margin = s->margin < 0 ? 0 : s->margin > most ? most : s->margin;
+}
+
 /* A step has a fixed cost besides that of its tokens, so its length is steered by the difference from the
  * target and not by a cost per token: that would settle where the fixed cost weighs most. */
 static void adapt_chunk(scheduler *s, size_t chunk, double seconds) {
     if (s->decoding == 0) return;
     const bool whole = chunk * 4 >= s->budget * 3;
-    const double aim = s->o.target;
+    if (whole) adapt_margin(s, seconds);
+    const double aim = s->o.target - s->margin;
     if (!whole && seconds <= aim) return;
     const double most = (double)s->o.step_tokens, least = most < SCHED_LEAST_CHUNK ? most : SCHED_LEAST_CHUNK;
     const double gain = seconds > aim ? 0.8 : 0.5;

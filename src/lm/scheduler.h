@@ -21,9 +21,9 @@
  * last (or its submission), where `older` unfinished jobs arrived before it and L is the most tokens, prompt
  * and answer, that a job has; whatever is submitted later.
  *
- * Chunks: while somebody decodes, a chunk grows or shrinks with each step, so that steps take
- * `target` seconds; at least SCHED_LEAST_CHUNK tokens, so that prompts always advance. Otherwise
- * `step_tokens`.
+ * Chunks: while somebody decodes, a chunk grows or shrinks with each step, so that 19 of 20 steps take at
+ * most `target` seconds, and hardly less; at least SCHED_LEAST_CHUNK tokens, so that prompts always advance.
+ * Otherwise `step_tokens`.
  *
  * Nothing allocates after create and sched_tenant_get. Owner: whoever holds the engine's lock. */
 #ifndef LM_SCHEDULER_H

@@ -397,6 +397,43 @@ static void test_every_allocation_can_fail(void **state) {
     assert_true(done);
 }
 
+/* Memory is fetched in the order of use, each piece once: first what was taken, then what comes. */
+static void test_memory_is_fetched_ahead(void **state) {
+    (void)state;
+    const lm_config config = {.n_layer = 30, .n_head_kv = 3, .head_dim_k = 64, .head_dim_v = 64};
+    kv_cache *c;
+    kv_seq s;
+    error err;
+    assert_int_equal(kv_cache_create(&c, &config, KV_F16, 4 * PAGE_RUN, &err), CHURON_OK);
+    assert_int_equal(kv_seq_open(&s, 4 * PAGE_RUN * KV_PAGE, &err), CHURON_OK);
+    const size_t all = kv_pool_pieces(kv_cache_pool(c), kv_cache_pages(c));
+    const size_t run = kv_pool_pieces(kv_cache_pool(c), 1);
+    assert_int_equal(run, 3); /* 5.9 MB */
+    assert_int_equal(all, 12);
+    assert_int_equal(kv_cache_run_bytes(c), run * KV_PIECE);
+    size_t first;
+    assert_int_equal(kv_cache_cold(c, 0, 8, &first), 0);
+    assert_int_equal(kv_cache_cold(c, KV_PIECE + 1, 1, &first), 1); /* two pieces ahead, one at a time */
+    assert_int_equal(first, 0);
+    assert_int_equal(kv_cache_cold(c, KV_PIECE + 1, 8, &first), 1);
+    assert_int_equal(first, 1);
+    assert_int_equal(kv_cache_cold(c, KV_PIECE + 1, 8, &first), 0);
+    assert_true(kv_seq_reserve(c, &s, 2 * PAGE_RUN * KV_PAGE));
+    assert_int_equal(kv_cache_cold(c, (size_t)1 << 40, 1, &first),
+                     4); /* the rest of two runs, whatever `most` */
+    assert_int_equal(first, 2);
+    uint8_t *data = kv_keys(kv_cache_pool(c), s.pages[0], 0, 0);
+    memset(data, 7, 64);
+    kv_pool_fetch(kv_cache_pool(c), 0);
+    for (size_t i = 0; i < 64; i++) assert_int_equal(data[i], 7);
+    assert_int_equal(kv_cache_cold(c, (size_t)1 << 40, 100, &first), all - 6);
+    assert_int_equal(first, 6);
+    kv_pool_fetch(kv_cache_pool(c), all - 1); /* the last one may be short */
+    assert_int_equal(kv_cache_cold(c, (size_t)1 << 40, 100, &first), 0);
+    kv_seq_close(c, &s);
+    kv_cache_free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pages_come_in_runs),
@@ -406,6 +443,7 @@ int main(void) {
         cmocka_unit_test(test_equal_pages_become_one),
         cmocka_unit_test(test_fork_copies_on_write),
         cmocka_unit_test(test_random_walk),
+        cmocka_unit_test(test_memory_is_fetched_ahead),
         cmocka_unit_test(test_every_allocation_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -422,6 +422,36 @@ static void test_chunks_keep_the_target(void **state) {
     close_world(&w);
 }
 
+/* The small model on a machine that does something else in every third step. */
+static double last_cost;
+
+static double cost_with_others(size_t prompt, size_t rows) {
+    static unsigned n;
+    last_cost = cost_of_small_model(prompt, rows) + (n++ % 3 == 0 ? 0.006 : 0);
+    return last_cost;
+}
+
+static void test_the_target_is_a_ceiling(void **state) {
+    (void)state;
+    world w;
+    begin(&w, 100000, 4, 512, 0.05);
+    (void)submit(&w, "", 0, 10, 3000);
+    for (int i = 0; i < 5; i++) (void)step(&w, 4, cost_with_others);
+    fake *doc = submit(&w, "", 0, 40000, 1);
+    size_t n = 0, late = 0, tokens = 0;
+    for (; doc->job.length - doc->job.computed > 1000; n++) {
+        (void)step(&w, 4, cost_with_others);
+        if (n < 40) continue; /* it learns */
+        late += last_cost > 0.05;
+        tokens += w.prompt_tokens;
+    }
+    assert_true(n > 300);
+    assert_true(late * 10 <= n - 40);
+    assert_true(tokens >= (n - 40) * 80); /* of 110 if nothing disturbed it */
+    drain(&w, 4, 3000);
+    close_world(&w);
+}
+
 static double cost_of_slow_model(size_t prompt, size_t rows) {
     return 1.0 + 0.1 * (double)(prompt + rows);
 }
@@ -543,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_idle_time_is_no_hoard_and_use_no_debt),
         cmocka_unit_test(test_the_bound_holds_under_a_flood_of_urgent_jobs),
         cmocka_unit_test(test_chunks_keep_the_target),
+        cmocka_unit_test(test_the_target_is_a_ceiling),
         cmocka_unit_test(test_prefill_always_advances),
         cmocka_unit_test(test_followers_wait_and_others_go_on),
         cmocka_unit_test(test_random_events),
