@@ -21,6 +21,7 @@ typedef struct graph_run_request {
     arg_common common;
     const char *model, *record, *input, *output_dir;
     arg_list files; /* NAME=FILE.npy */
+    arg_list no_pass;
     graph *g;
     graph_session *session;
     value *inputs, *outputs; /* of the record that runs */
@@ -273,7 +274,8 @@ static int run_graph(graph_run_request *r) {
     error err;
     str path = {0};
     double started = clock_seconds();
-    graph_options o = {.threads = (size_t)r->common.threads};
+    graph_options o = {
+        .threads = (size_t)r->common.threads, .no_pass = r->no_pass.items, .n_no_pass = r->no_pass.n};
     status st;
     int code = EXIT_NO;
     bool usage = false;
@@ -332,6 +334,11 @@ int graph_cmd_run(int argc, char **argv) {
          .target = &r.output_dir,
          .value = "DIR",
          .help = "writes every output to DIR/NAME.npy"},
+        {.name = "no-pass",
+         .kind = ARG_LIST,
+         .target = &r.no_pass,
+         .value = "NAME",
+         .help = "leaves out a pass ('churon inspect MODEL --passes' lists them), or 'all'"},
     };
     const arg_command c = {.name = "run",
                            .synopsis = "MODEL.onnx [--record JSON | -i FILE] [--input NAME=FILE.npy]",
@@ -353,5 +360,6 @@ int graph_cmd_run(int argc, char **argv) {
                                    : run_graph(&r);
     }
     args_list_free(&r.files);
+    args_list_free(&r.no_pass);
     return code;
 }

@@ -73,10 +73,22 @@ static int verify_suite(verify *v, const char *folder, bool one_case) {
     return cli_finish(v->failed || (one_case && !v->passed) ? EXIT_NO : EXIT_YES);
 }
 
+static int verify_folder(verify *v, const char *folder, bool one_case) {
+    if (!file_is_dir(folder)) {
+        error err;
+        (void)error_set(&err, CHURON_NOT_FOUND, "%s: expected a folder, got none", folder);
+        return cli_refuse("verify", &err);
+    }
+    int code = verify_suite(v, folder, one_case);
+    str_free(&v->text);
+    return code;
+}
+
 int cmd_verify(int argc, char **argv) {
     if (graph_is_asked(argc, argv)) return graph_cmd_verify(argc, argv);
     verify v = {.suite = {.tolerance = {.rtol = 1e-3, .atol = 1e-7}, .seconds = 60}};
     const char *data = NULL, *suite = NULL;
+    arg_list no_pass = {0};
     const arg_option options[] = {
         {.name = "data",
          .kind = ARG_STRING,
@@ -107,6 +119,11 @@ int cmd_verify(int argc, char **argv) {
          .help = "seconds that a run may take",
          .min = 0.001,
          .max = 1e6},
+        {.name = "no-pass",
+         .kind = ARG_LIST,
+         .target = &no_pass,
+         .value = "NAME",
+         .help = "leaves out a pass of graphs, or 'all'"},
     };
     const arg_command c = {
         .name = "verify",
@@ -120,17 +137,14 @@ int cmd_verify(int argc, char **argv) {
         .n_options = sizeof options / sizeof options[0]};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &v.common, argv, &n_args);
-    if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
-    if (!data == !suite)
-        return args_wrong(&c, "--data", "--data DIR or --onnx-suite DIR", data ? "both" : "neither");
-    v.suite.graph.threads = (size_t)v.common.threads;
-    const char *folder = data ? data : suite;
-    if (!file_is_dir(folder)) {
-        error err;
-        (void)error_set(&err, CHURON_NOT_FOUND, "%s: expected a folder, got none", folder);
-        return cli_refuse("verify", &err);
+    int code = outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
+    if (outcome == ARGS_RUN && !data == !suite) {
+        code = args_wrong(&c, "--data", "--data DIR or --onnx-suite DIR", data ? "both" : "neither");
+    } else if (outcome == ARGS_RUN) {
+        v.suite.graph = (graph_options){
+            .threads = (size_t)v.common.threads, .no_pass = no_pass.items, .n_no_pass = no_pass.n};
+        code = verify_folder(&v, data ? data : suite, data != NULL);
     }
-    int result = verify_suite(&v, folder, data != NULL);
-    str_free(&v.text);
-    return result;
+    args_list_free(&no_pass);
+    return code;
 }

@@ -137,6 +137,13 @@ static status check_inputs(const op_node *n, const signature *sig, bindings *b, 
     return CHURON_OK;
 }
 
+/* Output 0 is what kernels write without asking, unless the signature lets it be absent. */
+static status check_outputs(const op_node *n, const signature *sig, error *err) {
+    if (n->n_outputs == 0 || n->outputs[0] || sig->n_out == 0 || sig->out[0].optional || sig->out[0].repeat)
+        return CHURON_OK;
+    return op_error(n, err, CHURON_INVALID, "output 0: expected a name, got none");
+}
+
 /* Types of outputs that follow from the signature; '@' and '?' wait for infer. */
 static void set_output_types(op_node *n, const signature *sig, const bindings *b) {
     for (size_t i = 0; i < n->n_outputs; i++) {
@@ -259,6 +266,7 @@ static status infer_node_strictly(inference *inf, op_node *n, error *err) {
         return op_error(n, err, CHURON_INTERNAL, "signature '%s' cannot be read", n->def->signature);
     }
     TRY(check_inputs(n, &sig, &b, err));
+    TRY(check_outputs(n, &sig, err));
     set_output_types(n, &sig, &b);
     TRY(prepare(n, err));
     TRY(infer_shapes(inf, n, err));

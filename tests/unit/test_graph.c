@@ -179,6 +179,18 @@ static void types_are_checked(void **state) {
     refuses(&m, CHURON_INVALID, "input 0: expected a value, got none");
 }
 
+static void a_required_output_must_be_there(void **state) {
+    (void)state;
+    build_reset();
+    onnx_node nodes[] = {build_node("ConstantOfShape", "x", "f"), build_node("Dropout", "f", "- y")};
+    onnx_value_info in, out;
+    onnx_model m = chain(nodes, 2, &in, &out);
+    out.type.type = ELEM_BOOL;
+    refuses(&m, CHURON_INVALID, "(Dropout): output 0: expected a name, got none");
+    nodes[1] = build_node("Dropout", "f", "g y");
+    graph_close(open_graph(&m));
+}
+
 /* ---- constants -------------------------------------------------------------------------------------- */
 
 static void an_input_with_an_initializer_is_a_constant(void **state) {
@@ -578,6 +590,7 @@ int main(void) {
         cmocka_unit_test(operator_sets_are_checked),
         cmocka_unit_test(unknown_attributes_are_refused),
         cmocka_unit_test(types_are_checked),
+        cmocka_unit_test(a_required_output_must_be_there),
         cmocka_unit_test(an_input_with_an_initializer_is_a_constant),
         cmocka_unit_test(sparse_initializers_become_dense),
         cmocka_unit_test(functions_are_inlined_with_their_attributes),

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 #define F32 ELEM_BIT(ELEM_F32)
@@ -40,6 +41,17 @@ void blocked_conv_free(void *state) {
     mem_free(st);
 }
 
+/* The addend was taken for one of the same shape because its dimensions have the same names; when the graph
+ * runs, one of the two may turn out to be 1 where the other is not. */
+static status meet_addend(op_shapes *s, const dim *add, dim out[BLOCKED_RANK], error *err) {
+    for (size_t i = 0; i < BLOCKED_RANK; i++) {
+        if (add[i] == 1 || add[i] == out[i]) continue;
+        if (out[i] != 1) TRY(shapes_same(s, out[i], add[i], "result and what is added to it", NULL, err));
+        out[i] = add[i];
+    }
+    return CHURON_OK;
+}
+
 static status conv_infer(op_shapes *s, error *err) {
     const blocked_conv *st = shapes_state(s);
     size_t rank;
@@ -62,6 +74,10 @@ static status conv_infer(op_shapes *s, error *err) {
     out[2] = window_out(s, x[2], c->pad_top + st->end_h, c->kernel_h, c->dilation_h, c->stride_h, false);
     out[3] = window_out(s, x[3], c->pad_left + st->end_w, c->kernel_w, c->dilation_w, c->stride_w, false);
     out[4] = CONV_BLOCK;
+    size_t add_rank;
+    const dim *add;
+    if (shapes_running(s) && op_has_input(shapes_node(s), 1) && shapes_in(s, 1, &add_rank, &add))
+        TRY(meet_addend(s, add, out, err));
     return shapes_out(s, 0, BLOCKED_RANK, out, err);
 }
 
@@ -79,34 +95,40 @@ static void conv_member(void *ctx, const pool_member *me) {
     if (from < to) conv_run(j->k, &j->job, from, to, j->scratch + me->index * j->scratch_floats);
 }
 
-static status run_conv(op_run *r, error *err) {
-    const blocked_conv *st = run_state(r);
-    const tensor *x = run_in(r, 0), *add = run_in(r, 1);
-    tensor *y;
-    TRY(run_out(r, 0, &y, err));
-    if (y->count == 0) return CHURON_OK;
-    if (add && add->count != y->count) {
-        return run_error(r, err, CHURON_INVALID, "addend: expected %zu elements, got %zu", y->count,
-                         add->count);
-    }
+static size_t conv_result(const conv *c, const blocked_conv *st, bool high) {
+    const size_t in = high ? c->in_h + c->pad_top + st->end_h : c->in_w + c->pad_left + st->end_w;
+    const size_t reach = high ? (c->kernel_h - 1) * c->dilation_h : (c->kernel_w - 1) * c->dilation_w;
+    return in > reach ? (in - reach - 1) / (high ? c->stride_h : c->stride_w) + 1 : 0;
+}
+
+/* With sizes of the image and of the result. */
+static conv conv_of(const blocked_conv *st, const tensor *x) {
     conv c = st->c;
     const bool planar = c.kind == CONV_PLANAR;
     c.in_h = planar ? (x->rank == 4 ? (size_t)x->dims[2] : 1) : (size_t)x->dims[2];
     c.in_w = (size_t)x->dims[planar ? x->rank - 1 : 3];
-    c.out_h = (size_t)y->dims[2];
-    c.out_w = (size_t)y->dims[3];
+    c.out_h = conv_result(&c, st, true);
+    c.out_w = conv_result(&c, st, false);
+    return c;
+}
+
+static status convolve(op_run *r, const conv *sized, const float *add, float *y, error *err) {
+    const blocked_conv *st = run_state(r);
+    const tensor *x = run_in(r, 0);
+    const conv c = *sized;
     conv_run_job j = {.k = run_kernels(r)};
     j.job = (conv_job){.c = &c,
                        .packed = st->weights,
                        .bias = st->bias,
                        .in = x->data,
-                       .add = add ? add->data : NULL,
-                       .out = y->data,
+                       .add = add,
+                       .out = y,
                        .batch = (size_t)x->dims[0]};
     j.units = conv_units(&c, j.job.batch);
     j.scratch_floats = (conv_scratch_floats(&c) + 15) / 16 * 16;
-    const double products =
-        (double)y->count * (double)(c.in_channels / c.groups) * (double)(c.kernel_h * c.kernel_w);
+    const double products = (double)(x->dims[0] * (int64_t)(conv_blocks(c.out_channels) * CONV_BLOCK)) *
+                            (double)(c.out_h * c.out_w) * (double)(c.in_channels / c.groups) *
+                            (double)(c.kernel_h * c.kernel_w);
     pool *team = run_pool(r);
     const size_t members = products > 400e3 && j.units > 1 ? pool_threads(team) : 1;
     void *scratch;
@@ -118,6 +140,53 @@ static status run_conv(op_run *r, error *err) {
         conv_run(j.k, &j.job, 0, j.units, j.scratch);
     }
     return CHURON_OK;
+}
+
+static size_t place_in(const int64_t dims[BLOCKED_RANK], const size_t at[4]) {
+    size_t place = 0;
+    for (size_t i = 0; i < 4; i++) place = place * (size_t)dims[i] + (dims[i] == 1 ? 0 : at[i]);
+    return place * CONV_BLOCK;
+}
+
+/* The result and the addend in shapes that broadcast: first the convolution alone, then one pixel at a time
+ * what the fused one does. */
+static status add_broadcast(op_run *r, const conv *c, const tensor *add, const tensor *y, error *err) {
+    const int64_t dims[BLOCKED_RANK] = {run_in(r, 0)->dims[0], (int64_t)conv_blocks(c->out_channels),
+                                        (int64_t)c->out_h, (int64_t)c->out_w, CONV_BLOCK};
+    size_t count;
+    TRY(tensor_count(ELEM_F32, BLOCKED_RANK, dims, &count, "convolution", err));
+    void *alone;
+    TRY(run_scratch(r, count * sizeof(float), &alone, err));
+    conv plain = *c;
+    plain.activate = false;
+    plain.low = -INFINITY;
+    plain.high = INFINITY;
+    TRY(convolve(r, &plain, NULL, alone, err));
+    const float *a = alone, *b = add->data;
+    float *to = y->data;
+    for (size_t i = 0; i < y->count / CONV_BLOCK; i++, to += CONV_BLOCK) {
+        const size_t w = (size_t)y->dims[3], h = (size_t)y->dims[2], blocks = (size_t)y->dims[1];
+        const size_t at[4] = {i / w / h / blocks, i / w / h % blocks, i / w % h, i % w};
+        const float *p = a + place_in(dims, at), *q = b + place_in(add->dims, at);
+        for (size_t l = 0; l < CONV_BLOCK; l++) {
+            const float v = p[l] + q[l] < c->low ? c->low : p[l] + q[l];
+            to[l] = v > c->high ? c->high : v;
+        }
+    }
+    if (c->activate) run_kernels(r)->unary(c->function, c->p, c->q, y->data, y->data, y->count);
+    return CHURON_OK;
+}
+
+static status run_conv(op_run *r, error *err) {
+    const tensor *x = run_in(r, 0), *add = run_in(r, 1);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (y->count == 0) return CHURON_OK;
+    const conv c = conv_of(run_state(r), x);
+    const bool same = y->dims[0] == x->dims[0] && (size_t)y->dims[2] == c.out_h &&
+                      (size_t)y->dims[3] == c.out_w && (!add || add->count == y->count);
+    if (add && !same) return add_broadcast(r, &c, add, y, err);
+    return convolve(r, &c, add ? add->data : NULL, y->data, err);
 }
 
 const op_def op_blocked_conv = {.domain = "churon",

@@ -2,9 +2,12 @@
  *
  * Each value may get a blocked twin. Convolutions with constant weights make one; pools, functions of one
  * element, arithmetic between images and concatenations of whole blocks pass it on. A value that somebody
- * still reads as it was is made from its twin by FromBlocked, right behind the twin's maker. Functions that
- * are not finite at 0 are left alone where the last block is not full: what they would make there could turn
- * 0 * infinity into NaN. */
+ * still reads as it was is made from its twin by FromBlocked, right behind the twin's maker.
+ *
+ * What fills up a last block that is not full begins as 0 and goes through every operator like a channel. The
+ * pass bounds its magnitude and leaves alone what could make it large or NaN (a root of 0 - 1, an exponential
+ * of 0 + 100, a division by 0): a convolution multiplies it by 0, and 0 * infinity would be NaN in every
+ * channel. */
 #include "graph/passes/passes.h"
 
 #include "base/mem.h"
@@ -17,10 +20,17 @@
 typedef struct layout {
     rewriter *w;
     ir_value **twin; /* [n_values]: by slot of the planar value */
+    float *fill;     /* [n_values]: most that the magnitude of what fills up the twin can be */
 } layout;
+
+static const float MOST_FILL = 1e6f;
 
 static size_t channels_of(const ir_value *v) {
     return (size_t)v->dims[1];
+}
+
+static float fill_of(const layout *l, const ir_value *v) {
+    return v->slot < l->w->n_values ? l->fill[v->slot] : 0.0f;
 }
 
 /* An f32 image of one or two axes with a known number of channels. */
@@ -248,6 +258,7 @@ static status lower_pool(layout *l, op_node *n, error *err) {
         mem_free(st);
         return made;
     }
+    l->fill[n->outputs[0]->slot] = fill_of(l, n->inputs[0]);
     TRY(rewrite_insert(l->w, n, &op_blocked_pool, n->name, &x, 1, &y, 1, st, NULL, err));
     rewrite_remove(l->w, n);
     return CHURON_OK;
@@ -263,8 +274,10 @@ static bool is_one_of(const op_node *n, const char *const *list) {
 }
 
 /* The node reads and writes twins from now on. */
-static status move_over(layout *l, op_node *n, ir_value *const *twins, size_t n_twins, error *err) {
+static status move_over(layout *l, op_node *n, ir_value *const *twins, size_t n_twins, float fill,
+                        error *err) {
     ir_value *y;
+    l->fill[n->outputs[0]->slot] = fill;
     TRY(new_twin(l, n->outputs[0], &y, err));
     for (size_t i = 0; i < n_twins; i++) n->inputs[i] = twins[i];
     n->outputs[0] = y;
@@ -273,16 +286,37 @@ static status move_over(layout *l, op_node *n, ir_value *const *twins, size_t n_
     return CHURON_OK;
 }
 
+/* Most that a function makes of magnitudes up to x; INFINITY: not bounded. */
+static float function_fill(const op_node *n, float x) {
+    static const char *const shrink[] = {"Relu", "Abs", "Neg", "ThresholdedRelu", NULL},
+                             *const bounded[] = {"Sigmoid", "Tanh", "HardSigmoid", "Softsign", "Erf", NULL},
+                             *const near[] = {"HardSwish", "Softplus", "Mish", "Gelu", "Swish", NULL};
+    if (is_one_of(n, shrink)) return x;
+    if (is_one_of(n, bounded)) return 1.0f;
+    if (is_one_of(n, near) || node_is_of(n, "churon", "Unary")) return x + 1.0f;
+    if (node_is(n, "Sqrt")) return x == 0.0f ? 0.0f : INFINITY;
+    if (node_is(n, "Exp")) return expf(x);
+    if (node_is(n, "LeakyRelu")) return x * fmaxf(1.0f, fabsf(node_float(n, "alpha", 0.01f)));
+    if (node_is(n, "Elu") || node_is(n, "Celu")) return fmaxf(x, fabsf(node_float(n, "alpha", 1.0f)));
+    if (node_is(n, "Selu"))
+        return fabsf(node_float(n, "gamma", 1.0507f)) * fmaxf(x, fabsf(node_float(n, "alpha", 1.6733f)));
+    node_function f;
+    if (!node_is(n, "Clip") || !node_reads_function(n, &f)) return INFINITY;
+    return fmaxf(x, fmaxf(isinf(f.low) ? 0.0f : fabsf(f.low), isinf(f.high) ? 0.0f : fabsf(f.high)));
+}
+
 static status lower_function(layout *l, op_node *n, error *err) {
-    static const char *const finite[] = {
+    static const char *const known[] = {
         "Relu", "LeakyRelu", "Sigmoid",  "Tanh",     "HardSigmoid", "HardSwish", "Elu",
         "Selu", "Celu",      "Softplus", "Softsign", "Mish",        "Gelu",      "Swish",
         "Abs",  "Neg",       "Exp",      "Erf",      "Sqrt",        "Clip",      "ThresholdedRelu",
         NULL};
     ir_value *x = twin_of(l, n->inputs[0]);
     const bool ours = node_is_of(n, "churon", "Unary");
-    if (!x || (!ours && !is_one_of(n, finite)) || !is_image(n->outputs[0])) return CHURON_OK;
-    return move_over(l, n, &x, 1, err);
+    if (!x || (!ours && !is_one_of(n, known)) || !is_image(n->outputs[0])) return CHURON_OK;
+    const bool full = channels_of(n->inputs[0]) % CONV_BLOCK == 0;
+    const float fill = full ? 0.0f : function_fill(n, fill_of(l, n->inputs[0]));
+    return fill <= MOST_FILL ? move_over(l, n, &x, 1, fill, err) : CHURON_OK;
 }
 
 /* A constant of one number a channel as [1, C/16, 1, 1, 16], or of one number as it is; NULL if it is
@@ -317,6 +351,22 @@ static bool can_meet(const ir_value *a, const ir_value *b) {
     return is_image(a) && is_image(b) && a->rank == b->rank && a->dims[1] == b->dims[1];
 }
 
+/* Most that a meeting of two can make of what fills up a block; INFINITY: not bounded. */
+static float arithmetic_fill(const layout *l, const op_node *n) {
+    float most[2];
+    for (size_t i = 0; i < 2; i++) { /* constants of one number a channel are filled up with 0 */
+        float scalar;
+        most[i] = value_scalar(n->inputs[i], &scalar) ? fabsf(scalar) : fill_of(l, n->inputs[i]);
+    }
+    if (node_is(n, "Div")) {
+        float by;
+        return value_scalar(n->inputs[1], &by) && by != 0.0f ? most[0] / most[1] : INFINITY;
+    }
+    if (node_is(n, "Mul")) return most[0] * most[1];
+    if (node_is(n, "PRelu")) return most[0] * fmaxf(1.0f, most[1]);
+    return node_is(n, "Max") || node_is(n, "Min") ? fmaxf(most[0], most[1]) : most[0] + most[1];
+}
+
 static status lower_arithmetic(layout *l, op_node *n, error *err) {
     static const char *const pairs[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "PRelu", NULL};
     if (!is_one_of(n, pairs) || n->n_inputs != 2 || n->version < 7 || !is_image(n->outputs[0]))
@@ -326,8 +376,8 @@ static status lower_arithmetic(layout *l, op_node *n, error *err) {
     if (!twins[0] && !twins[1]) return CHURON_OK;
     const ir_value *image = twins[0] ? a : b;
     if (image->rank != n->outputs[0]->rank || image->dims[1] != n->outputs[0]->dims[1]) return CHURON_OK;
-    if (node_is(n, "Div") && channels_of(image) % CONV_BLOCK && !(b->is_constant && b->constant.count == 1))
-        return CHURON_OK;
+    const float fill = channels_of(image) % CONV_BLOCK ? arithmetic_fill(l, n) : 0.0f;
+    if (!(fill <= MOST_FILL)) return CHURON_OK;
     for (size_t i = 0; i < 2; i++) {
         ir_value *v = n->inputs[i];
         if (twins[i]) continue;
@@ -337,7 +387,7 @@ static status lower_arithmetic(layout *l, op_node *n, error *err) {
         TRY(need_twin(l, n, v, &twins[i], err));
     }
     if (twin_of(l, a) && twin_of(l, b) && !can_meet(a, b)) return CHURON_OK;
-    return move_over(l, n, twins, 2, err);
+    return move_over(l, n, twins, 2, fill, err);
 }
 
 /* Blocks stay whole if all but the last input have full ones. */
@@ -351,7 +401,8 @@ static status lower_concat(layout *l, op_node *n, error *err) {
         if (!twins[i] || v->rank != n->outputs[0]->rank) return CHURON_OK;
         if (i + 1 < n->n_inputs && channels_of(v) % CONV_BLOCK) return CHURON_OK;
     }
-    return move_over(l, n, twins, n->n_inputs, err);
+    const float fill = fill_of(l, n->inputs[n->n_inputs - 1]); /* the others have full blocks */
+    return move_over(l, n, twins, n->n_inputs, fill, err);
 }
 
 /* A batch normalization that stands alone becomes one multiplication and addition. */
@@ -429,12 +480,14 @@ static status make_planar(layout *l, error *err) {
 }
 
 static status sweep(rewriter *w, error *err) {
-    layout l = {.w = w, .twin = mem_calloc(w->n_values + 1, sizeof *l.twin)};
-    if (!l.twin) return ir_no_memory(err);
-    status st = CHURON_OK;
+    layout l = {.w = w,
+                .twin = mem_calloc(w->n_values + 1, sizeof *l.twin),
+                .fill = mem_calloc(w->n_values + 1, sizeof *l.fill)};
+    status st = l.twin && l.fill ? CHURON_OK : ir_no_memory(err);
     for (size_t i = 0; i < w->g->n_nodes && st == CHURON_OK; i++) st = lower(&l, w->g->nodes[i], err);
     if (st == CHURON_OK) st = make_planar(&l, err);
     mem_free(l.twin);
+    mem_free(l.fill);
     return st;
 }
 
