@@ -150,6 +150,20 @@ def test_dimensions_of_one_name_may_differ(churon, tmp_path, one, other):
     check_model(churon, tmp_path, model, feeds, 3)
 
 
+@pytest.mark.parametrize("after", ["MaxPool<kernel_shape = [3, 3]>(a)", "Relu(a)", "Clip(a, low, high)", "HardSwish(a)"])
+def test_nan_goes_the_same_way_with_passes(churon, tmp_path, after):
+    x = uniform(1, 5, 7, 7)
+    x[0, :, 3, 3], x[0, 0, 0, 0] = np.nan, np.inf
+    model, feeds = small(f"net (float[1, 5, 7, 7] x) => (float[1, 17, a, b] y) {{ a = Conv(x, w) y = {after} }}", {"x": x},
+                         w=uniform(17, 5, 1, 1), low=0, high=6)
+    onnx.save(model, tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", feeds["x"])
+    for isa in instruction_sets(churon):
+        _, plain = run(churon, tmp_path, model, feeds, isa, 1, "all")
+        where, passed = run(churon, tmp_path, model, feeds, isa, 1)
+        np.testing.assert_allclose(passed["y"], plain["y"], rtol=1e-5, atol=1e-5, equal_nan=True, err_msg=where)
+
+
 def test_many(churon, tmp_path):
     asked = os.environ.get("CHURON_RANDOM_GRAPHS")
     if not asked:

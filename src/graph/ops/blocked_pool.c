@@ -1,4 +1,5 @@
-/* blocked_pool.c: pools over blocked channels. Sums in ascending order of rows and columns. */
+/* blocked_pool.c: pools over blocked channels. Sums in ascending order of rows and columns. NaN in a
+ * window is the window's maximum. */
 #include "graph/ops/blocked.h"
 
 #include "base/mem.h"
@@ -73,7 +74,7 @@ static void one_pixel(const pool_job *j, const float *x, size_t oy, size_t ox, f
         for (size_t ix = x0; ix < x1; ix++) {
             const float *v = row + ix * CONV_BLOCK;
             if (st->kind == BLOCKED_MAX) {
-                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = acc[l] > v[l] ? acc[l] : v[l];
+                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = v[l] > acc[l] || isnan(v[l]) ? v[l] : acc[l];
             } else {
                 for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] += v[l];
             }
