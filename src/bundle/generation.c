@@ -19,6 +19,13 @@ struct generation {
     size_t stop_at[GENERATION_MAX_STOPS + 1]; /* string i is stop_bytes[stop_at[i]..stop_at[i+1]) */
     size_t n_stop;
     bool stopped_by_text, halted;
+    /* of a beam search */
+    size_t n_beams;
+    generation_beam *beams; /* [width] */
+    str beam_text;          /* of all, one after the other */
+    token_list beam_ids;    /* likewise */
+    status beam_failed;
+    error beam_err;
 };
 
 const char *finish_reason_name(finish_reason f) {
@@ -38,6 +45,10 @@ status generation_check(const lm_bundle *b, const generation_request *r, error *
     if (r->n_stop > GENERATION_MAX_STOPS) {
         return error_set(err, CHURON_INVALID, "stop: expected at most %d strings, got %zu",
                          GENERATION_MAX_STOPS, r->n_stop);
+    }
+    if (r->n_stop > 0 && r->beam.width > 0) {
+        return error_set(err, CHURON_UNSUPPORTED, "stop: expected no strings in a beam search, got %zu",
+                         r->n_stop);
     }
     for (size_t i = 0; i < r->n_stop; i++) {
         if (r->stop_len[i] == 0 || r->stop_len[i] > MAX_STOP_BYTES) {
@@ -119,6 +130,49 @@ static engine_verdict on_token(void *user, const sampled *token) {
     return g->stopped_by_text || g->halted ? ENGINE_HALT : ENGINE_GO_ON;
 }
 
+/* Appends the text and ids of one that was found; where they lie is settled when all are there. */
+static status add_beam(generation *g, const engine_hypothesis *h, error *err) {
+    const tokenizer *t = lm_bundle_tokenizer(g->b);
+    const size_t before = g->beam_text.len, n_text = h->stopped ? h->n - 1 : h->n;
+    detok_stream d;
+    detok_begin(&d);
+    d.at_start = false;
+    for (size_t i = 0; i < n_text; i++) detok_push(t, &d, h->ids[i], g->special_text, &g->beam_text);
+    detok_end(&d, &g->beam_text);
+    for (size_t i = 0; i < h->n; i++) TRY(token_list_add(&g->beam_ids, h->ids[i], err));
+    g->beams[g->n_beams++] = (generation_beam){.text_len = g->beam_text.len - before,
+                                               .n_tokens = h->n,
+                                               .score = h->score,
+                                               .logprob = h->logprob,
+                                               .finish = h->stopped ? FINISH_STOP : FINISH_LENGTH};
+    return str_check(&g->beam_text, err);
+}
+
+static void on_beams(void *user, const engine_hypothesis *best, size_t n) {
+    generation *g = user;
+    for (size_t i = 0; i < n && g->beam_failed == CHURON_OK; i++) {
+        g->beam_failed = add_beam(g, &best[i], &g->beam_err);
+    }
+    if (g->beam_failed != CHURON_OK) {
+        g->n_beams = 0;
+        return;
+    }
+    const char *text = str_cstr(&g->beam_text);
+    const int32_t *ids = g->beam_ids.ids;
+    for (size_t i = 0; i < n; i++) {
+        generation_beam *b = &g->beams[i];
+        b->text = text;
+        b->ids = ids;
+        text += b->text_len;
+        ids += b->n_tokens;
+    }
+}
+
+size_t generation_beams(const generation *g, const generation_beam **out) {
+    *out = g->beams;
+    return g->n_beams;
+}
+
 static finish_reason reason_of(const generation *g, engine_finish finish) {
     switch (finish) {
     case ENGINE_RUNNING: return FINISH_NONE;
@@ -144,6 +198,10 @@ static void on_end(void *user, engine_finish finish, const error *err) {
         reason = FINISH_ERROR;
         (void)error_no_memory(&no_memory, "text of the answer", g->text.cap);
         err = &no_memory;
+    }
+    if (g->beam_failed != CHURON_OK) {
+        reason = FINISH_ERROR;
+        err = &g->beam_err;
     }
     (void)emit(g, g->text.len, NULL, reason, err);
 }
@@ -191,6 +249,10 @@ status generation_start(generation **out, lm_bundle *b, engine_seq *seq, const g
     g->detok.at_start = false; /* the answer continues a prompt: its first space is meant */
     TRY_GOTO(copy_stops(g, r, err));
     TRY_GOTO(list_stop_ids(g, r, &stop_ids, err));
+    if (r->beam.width > 0) {
+        g->beams = mem_calloc(r->beam.width, sizeof *g->beams);
+        if (!g->beams) TRY_GOTO(error_no_memory(err, "beams", r->beam.width * sizeof *g->beams));
+    }
     engine_job_options o = {.sampling = r->sampling,
                             .max_tokens = r->max_tokens ? r->max_tokens : engine_context(lm_bundle_engine(b)),
                             .stop_ids = stop_ids.ids,
@@ -198,8 +260,10 @@ status generation_start(generation **out, lm_bundle *b, engine_seq *seq, const g
                             .priority = r->priority,
                             .deadline = r->deadline,
                             .no_speculation = r->no_speculation,
+                            .beam = r->beam,
                             .user = g,
                             .on_token = on_token,
+                            .on_beams = on_beams,
                             .on_end = on_end};
     *out = g; /* before the first callback */
     TRY_GOTO(engine_submit(&g->job, seq, &o, err));
@@ -236,6 +300,9 @@ void generation_free(generation *g) {
     if (!g) return;
     engine_job_free(g->job);
     str_free(&g->text);
+    str_free(&g->beam_text);
+    token_list_free(&g->beam_ids);
+    mem_free(g->beams);
     mem_free(g->stop_bytes);
     mem_free(g);
 }

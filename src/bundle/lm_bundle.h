@@ -65,6 +65,8 @@ typedef struct generation_request {
     int32_t priority;  /* of engine_job_options */
     bool no_speculation;
     double deadline; /* clock_seconds() after which it ends with FINISH_TIMEOUT; 0: none */
+    /* With a width: no sampling and no stop strings; no token is told, see generation_beams. */
+    engine_beam_options beam;
 } generation_request;
 
 /* Checks everything that does not depend on the prompt; names the field in SURFACE's spelling. */
@@ -109,6 +111,17 @@ finish_reason generation_wait(generation *g); /* blocks; steps the engine if no 
 /* The same, but returns after at most one step, with FINISH_NONE if the answer goes on. */
 finish_reason generation_wait_step(generation *g);
 engine_job_stats generation_stats(const generation *g);
+
+typedef struct generation_beam {
+    const char *text; /* borrowed until generation_free */
+    size_t text_len, n_tokens;
+    const int32_t *ids;    /* [n_tokens], the stop id included; borrowed likewise */
+    double score, logprob; /* sum / length^length_penalty; the sum */
+    finish_reason finish;  /* FINISH_STOP or FINISH_LENGTH */
+} generation_beam;
+/* The texts that a beam search found, best first; *out [n], n returned: at most the width. Filled when the
+ * last event came with FINISH_STOP or FINISH_LENGTH. */
+size_t generation_beams(const generation *g, const generation_beam **out);
 void generation_view(generation *g, engine_job_view *out); /* any thread, also while it runs */
 void generation_free(generation *g);                       /* after its last event has returned */
 

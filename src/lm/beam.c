@@ -45,7 +45,7 @@ static status check(const engine_beam_options *o, size_t n_looked, size_t n_voca
     const size_t most = n_vocab < TOP_MAX ? n_vocab : TOP_MAX;
     if (o->width < 2 || n_looked > most) {
         return error_set(err, CHURON_INVALID,
-                         "beam width: expected 2..%zu (with this vocabulary and number of stop ids), got %zu",
+                         "beam_width: expected 2..%zu (with this vocabulary and number of stop ids), got %zu",
                          o->width ? most / (n_looked / o->width) : 0, o->width);
     }
     if (!(fabs(o->length_penalty) <= 100)) {

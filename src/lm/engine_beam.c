@@ -20,7 +20,7 @@ status engine_beams_open(engine_job *j, error *err) {
     const engine *e = j->e;
     const engine_beam_options *o = &j->o.beam;
     if (o->width > e->o.max_running) {
-        return error_set(err, CHURON_INVALID, "beam width: expected at most %zu (max_running), got %zu",
+        return error_set(err, CHURON_INVALID, "beam_width: expected at most %zu (max_running), got %zu",
                          e->o.max_running, o->width);
     }
     if (j->o.max_tokens == 0) {

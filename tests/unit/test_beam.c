@@ -123,7 +123,7 @@ static void test_options_are_checked(void **state) {
     o.width = 21;
     assert_int_equal(beam_search_create(&b, &o, NULL, 0, 5, VOCAB, &err), CHURON_INVALID);
     assert_string_equal(err.message,
-                        "beam width: expected 2..20 (with this vocabulary and number of stop ids), "
+                        "beam_width: expected 2..20 (with this vocabulary and number of stop ids), "
                         "got 21");
     o.width = 2;
     o.length_penalty = NAN;

@@ -226,7 +226,7 @@ static void test_options_are_checked(void **state) {
     open_with_prompt(&run, w.e, &r);
     engine_job_options o = beam_options(&r, 5, 1.0, &a);
     assert_int_equal(engine_submit(&run.job, run.seq, &o, &err), CHURON_INVALID);
-    assert_string_equal(err.message, "beam width: expected at most 4 (max_running), got 5");
+    assert_string_equal(err.message, "beam_width: expected at most 4 (max_running), got 5");
     o.beam.width = 1;
     assert_int_equal(engine_submit(&run.job, run.seq, &o, &err), CHURON_INVALID);
     o.beam.width = 4;

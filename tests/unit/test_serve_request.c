@@ -76,6 +76,34 @@ static void test_defaults_and_prompt_forms(void **state) {
     openai_request_free(&r);
 }
 
+static void test_beam_search_fields(void **state) {
+    (void)state;
+    openai_request r;
+    assert_int_equal(parse(&r,
+                           "{\"prompt\":\"a\",\"use_beam_search\":true,\"n\":2,\"best_of\":5,"
+                           "\"temperature\":0,\"top_p\":1,\"top_k\":-1}",
+                           OPENAI_COMPLETION, NULL),
+                     CHURON_OK);
+    assert_true(r.beam.width == 5 && r.n == 2 && r.best_of == 2 && r.beam.length_penalty == 1);
+    assert_int_equal(r.beam.early_stopping, ENGINE_BEAM_HEURISTIC);
+    openai_request_free(&r);
+    assert_int_equal(parse(&r,
+                           "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"use_beam_search\":true,"
+                           "\"beam_width\":4,\"length_penalty\":-0.5,\"early_stopping\":\"never\"}",
+                           OPENAI_CHAT, NULL),
+                     CHURON_OK);
+    assert_true(r.beam.width == 4 && r.n == 1 && r.beam.length_penalty == -0.5);
+    assert_int_equal(r.beam.early_stopping, ENGINE_BEAM_NEVER);
+    openai_request_free(&r);
+    assert_int_equal(parse(&r,
+                           "{\"prompt\":\"a\",\"use_beam_search\":false,\"length_penalty\":1,"
+                           "\"early_stopping\":false}",
+                           OPENAI_COMPLETION, NULL),
+                     CHURON_OK);
+    assert_int_equal(r.beam.width, 0);
+    openai_request_free(&r);
+}
+
 typedef struct refusal {
     openai_kind kind;
     const char *body, *param;
@@ -147,7 +175,22 @@ static const refusal refusals[] = {
     C("\"priority\":2147483648", "priority"),
     C("\"cache_salt\":\"\"", "cache_salt"),
     C("\"speculate\":0", "speculate"),
-    C("\"use_beam_search\":true", "use_beam_search"),
+    C("\"use_beam_search\":1", "use_beam_search"),
+    C("\"use_beam_search\":true", "beam_width"),
+    C("\"use_beam_search\":true,\"n\":3,\"beam_width\":2", "beam_width"),
+    C("\"use_beam_search\":true,\"beam_width\":129", "beam_width"),
+    C("\"beam_width\":4", "beam_width"),
+    C("\"length_penalty\":2", "length_penalty"),
+    C("\"early_stopping\":true", "early_stopping"),
+    C("\"use_beam_search\":true,\"n\":2,\"early_stopping\":\"always\"", "early_stopping"),
+    C("\"use_beam_search\":true,\"n\":2,\"length_penalty\":101", "length_penalty"),
+    C("\"use_beam_search\":true,\"n\":2,\"stream\":true", "stream"),
+    C("\"use_beam_search\":true,\"n\":2,\"logprobs\":true", "logprobs"),
+    C("\"use_beam_search\":true,\"n\":2,\"stop\":\"x\"", "stop"),
+    C("\"use_beam_search\":true,\"n\":2,\"logit_bias\":{\"1\":2}", "logit_bias"),
+    C("\"use_beam_search\":true,\"n\":2,\"temperature\":0.5", "temperature"),
+    C("\"use_beam_search\":true,\"n\":2,\"top_k\":40", "top_k"),
+    C("\"use_beam_search\":true,\"n\":2,\"frequency_penalty\":1", "frequency_penalty"),
     C("\"timeout\":0", "timeout"),
     C("\"timeout\":-1", "timeout"),
     C("\"cache_salt\":1", "cache_salt"),
@@ -263,6 +306,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_chat_request_whole),
         cmocka_unit_test(test_defaults_and_prompt_forms),
+        cmocka_unit_test(test_beam_search_fields),
         cmocka_unit_test(test_refusals_name_the_field),
         cmocka_unit_test(test_depth_and_number_of_values),
         cmocka_unit_test(test_error_param),

@@ -2,7 +2,8 @@
  * they bring becomes one JSON object or a stream of server-sent events.
  *
  * An answer has one choice for every text that is computed for it: `best_of` for each prompt, of which the
- * best `n` are replied. Its exchange may end long before its choices do (the client left, an error was sent):
+ * best `n` are replied. A beam search is one generation, of the prompt's first choice; the others get their
+ * texts at its end. Its exchange may end long before its choices do (the client left, an error was sent):
  * the answer is freed when both are over. Everything belongs to the serving thread. */
 #ifndef SERVE_API_ANSWER_H
 #define SERVE_API_ANSWER_H
@@ -23,6 +24,7 @@ typedef struct choice {
     str text; /* of the whole answer, or what is new in a stream */
     logprob_writer logprobs;
     double logprob_sum; /* of its tokens, where the best of several is looked for */
+    double score;       /* in a beam search */
     double last_token;  /* time of it; 0: none yet */
 } choice;
 

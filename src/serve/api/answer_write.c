@@ -45,6 +45,7 @@ static void write_whole_choice(answer *a, choice *c, size_t index, str *out) {
         str_json(out, str_cstr(&c->text), c->text.len);
     }
     write_choice_logprobs(a, c, out);
+    if (a->req.beam.width > 0) str_fmt(out, ",\"score\":%.9g", c->score);
     str_fmt(out, ",\"finish_reason\":\"%s\"}", finish_reason_name(c->finish));
 }
 
@@ -72,6 +73,7 @@ void answer_reply_whole(answer *a) {
     bool lost = false;
     for (size_t i = 0; i < a->n_choices / a->req.best_of * a->req.n; i++) {
         choice *c = pick(a, a->choices + i / a->req.n * a->req.best_of);
+        if (c->finish == FINISH_NONE) continue;
         lost = lost || c->text.failed || logprob_writer_failed(&c->logprobs);
         write_whole_choice(a, c, i, &out);
     }

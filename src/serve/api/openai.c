@@ -141,6 +141,7 @@ static status start_choice(answer *a, choice *c, size_t index, const token_list 
                             .ignore_eos = r->ignore_eos,
                             .priority = r->priority,
                             .no_speculation = !r->speculate,
+                            .beam = r->beam,
                             .deadline = a->deadline};
     const engine_seq_options who = {.tenant = a->tenant_name, .salt = r->cache_salt};
     if (!r->has_seed && getrandom(&g.sampling.seed, sizeof g.sampling.seed, 0) < 0) {
@@ -171,7 +172,7 @@ static status start_choices(answer *a, error *err) {
             c->prompt = i / r->best_of;
             c->source.owner = c;
             c->logprobs.chat = r->kind == OPENAI_CHAT;
-            st = start_choice(a, c, k, &ids, err);
+            if (r->beam.width == 0 || k == i) st = start_choice(a, c, k, &ids, err);
         }
         token_list_free(&ids);
         TRY(st);
@@ -340,6 +341,37 @@ static void on_choice_token(choice *c, const feed_event *e) {
     }
 }
 
+static void echo_prompt(choice *c) {
+    const openai_prompt *p = &c->answer->req.prompts[c->prompt];
+    if (!p->ids) {
+        str_add(&c->text, p->text, p->text_len);
+        return;
+    }
+    const tokenizer *t = lm_bundle_tokenizer(c->answer->server->bundle);
+    if (tokenizer_decode(t, p->ids, p->n_ids, true, &c->text, NULL) != CHURON_OK) c->text.failed = true;
+}
+
+/* The texts of a beam search: the best to the first choice, the next ones to those behind it. A choice that
+ * gets none (there are fewer texts than asked for) is not replied. */
+static void take_beams(choice *first) {
+    const answer *a = first->answer;
+    const generation_beam *beams;
+    const size_t n = generation_beams(first->gen, &beams);
+    first->finish = FINISH_NONE;
+    first->tokens = 0;
+    for (size_t i = 0; i < n && i < a->req.n; i++) {
+        choice *c = &first[i];
+        c->ended = true;
+        c->finish = beams[i].finish;
+        c->tokens = beams[i].n_tokens;
+        c->cached_tokens = first->cached_tokens;
+        c->score = beams[i].score;
+        if (!a->x) continue;
+        if (i > 0 && a->req.echo) echo_prompt(c);
+        str_add(&c->text, beams[i].text, beams[i].text_len);
+    }
+}
+
 static void on_choice_end(choice *c, const feed_event *e) {
     answer *a = c->answer;
     server *s = a->server;
@@ -349,6 +381,8 @@ static void on_choice_end(choice *c, const feed_event *e) {
     c->tokens = stats.tokens;
     c->cached_tokens = stats.cached_tokens;
     a->pending--;
+    const bool whole = e->finish == FINISH_STOP || e->finish == FINISH_LENGTH;
+    if (a->req.beam.width > 0 && whole) take_beams(c);
     choice_close(c); /* its pages are free from here on */
     metric_add(a->tenant->prompt_tokens, stats.prompt_tokens);
     metric_add(a->tenant->cached_tokens, stats.cached_tokens);
@@ -358,7 +392,7 @@ static void on_choice_end(choice *c, const feed_event *e) {
         if (a->x) end_late(a);
         return;
     }
-    if (e->finish != FINISH_STOP && e->finish != FINISH_LENGTH) {
+    if (!whole) {
         metric_add(server_counter_finished(s, e->finish == FINISH_ERROR ? "error" : "abort"), 1);
         if (!a->x) return;
         if (e->finish == FINISH_CANCELLED) {
@@ -379,16 +413,6 @@ static void on_choice_end(choice *c, const feed_event *e) {
     if (stats.tokens > 1) metric_observe(s->m.per_token, stats.decode_s / (double)(stats.tokens - 1));
     metric_observe(s->m.prompt_length, (double)c->prompt_tokens);
     metric_observe(s->m.answer_length, (double)stats.tokens);
-}
-
-static void echo_prompt(choice *c) {
-    const openai_prompt *p = &c->answer->req.prompts[c->prompt];
-    if (!p->ids) {
-        str_add(&c->text, p->text, p->text_len);
-        return;
-    }
-    const tokenizer *t = lm_bundle_tokenizer(c->answer->server->bundle);
-    if (tokenizer_decode(t, p->ids, p->n_ids, true, &c->text, NULL) != CHURON_OK) c->text.failed = true;
 }
 
 void openai_feed(void *user, const feed_event *e) {

@@ -67,9 +67,10 @@ static const field fields[] = {
     {"prompt_cache_key", BOTH, INERT, NULL},
     {"store", CHAT, NEUTRAL, NULL},
     {"suffix", COMPLETION, NEUTRAL, NULL},
-    {"use_beam_search", BOTH, NEUTRAL, NULL},
-    {"length_penalty", BOTH, NEUTRAL, NULL},
-    {"early_stopping", BOTH, NEUTRAL, NULL},
+    {"use_beam_search", BOTH, READ, NULL},
+    {"beam_width", BOTH, READ, NULL},
+    {"length_penalty", BOTH, READ, NULL},
+    {"early_stopping", BOTH, READ, NULL},
     {"tools", CHAT, NEUTRAL, NULL},
     {"tool_choice", CHAT, NEUTRAL, "none"},
     {"parallel_tool_calls", CHAT, NEUTRAL, NULL},
@@ -544,6 +545,7 @@ status openai_request_parse(openai_request *out, const char *body, size_t len, o
     TRY_GOTO(read_stop(&r, json_in_member(r.doc.root, "stop"), err));
     TRY_GOTO(read_stop_ids(&r, json_in_member(r.doc.root, "stop_token_ids"), context->n_vocab, err));
     TRY_GOTO(read_service(&r, err));
+    TRY_GOTO(openai_request_beams(&r, err));
     TRY_GOTO(read_input(&r, context->n_vocab, err));
     *out = r;
     return CHURON_OK;

@@ -43,7 +43,8 @@ typedef struct openai_request {
     bool echo;
     /* both */
     bool stream, include_usage;
-    size_t n, best_of; /* choices that are replied and that are computed for each prompt: n <= best_of */
+    size_t n, best_of; /* choices that are replied and that are computed for each prompt: n <= best_of; with a
+                          beam search best_of is n, and its width is in `beam` */
     size_t max_tokens; /* 0: not given (chat: up to the context) */
     bool logprobs;
     size_t top_logprobs;
@@ -60,6 +61,7 @@ typedef struct openai_request {
     int32_t *stop_ids; /* [n_stop_ids] */
     size_t n_stop_ids;
     bool ignore_eos, speculate;
+    engine_beam_options beam; /* width 0: no beam search */
 } openai_request;
 
 /* CHURON_INVALID: wrong; CHURON_UNSUPPORTED: a field that this server does not have. The message begins with
@@ -70,6 +72,9 @@ void openai_request_free(openai_request *r);
 
 /* Shared with /tokenize: the messages of a chat, into r->messages. */
 MUST_USE status openai_request_messages(openai_request *r, const json_t *list, error *err);
+
+/* use_beam_search and its fields, into r->beam; after all fields that it excludes. */
+MUST_USE status openai_request_beams(openai_request *r, error *err);
 
 /* Copies the field path that begins an error message ("messages[0].role: expected …") into `out`, cut to its
  * size; "" when the message does not begin with one. */
