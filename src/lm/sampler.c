@@ -47,9 +47,11 @@ struct sampler {
     size_t n, capacity;
     uint32_t *id;
     float *t, *w;
-    /* WAY_ALL: by token id, [n_vocab]; `drawn_all`: the last draw was from those with t >= least */
+    /* WAY_ALL: by token id, [n_vocab]; `drawn_all`: the last draw was from those with t >= least. Where no
+     * step cuts anything off, t is needed for a weight alone: all_t is [LSE_BLOCK] and used again. */
     float *all_t, *all_w, least;
-    bool drawn_all;
+    double *block_sum; /* [blocks of LSE_BLOCK], of all_w as all_fill left it */
+    bool drawn_all, cuts;
     uint64_t *keys, *spare; /* [capacity] */
     token_logprob *top;     /* [n_logprobs] */
 };
@@ -68,11 +70,16 @@ static sampler_way choose_way(const sampler_params *p, size_t n_vocab) {
     return p->top_k > 0 || p->typical_p < 1.0f || small_xtc ? WAY_SORTED : WAY_ALL;
 }
 
+/* A step besides top_k and typical_p that leaves tokens out. */
+static bool cuts_off(const sampler_params *p) {
+    return p->top_p < 1.0f || p->min_p > 0.0f || p->xtc_probability > 0.0f;
+}
+
 /* The longest list that top_k fills; a plain draw from all needs but the largest. */
 static size_t first_length(const sampler_params *p, sampler_way way) {
     if (way == WAY_GREEDY) return 1;
     if (way == WAY_LIST) return p->top_k > 0 && p->top_k <= TOP_MAX ? p->top_k : TOP_MAX;
-    return p->top_p < 1.0f || p->min_p > 0.0f || p->xtc_probability > 0.0f ? LIST_FIRST : 1;
+    return cuts_off(p) ? LIST_FIRST : 1;
 }
 
 static int by_id(const void *a, const void *b) {
@@ -94,15 +101,16 @@ static bool take(void *out, size_t count, size_t size) {
 static bool take_all(sampler *s, size_t max_context) {
     const sampler_params *p = &s->p;
     s->capacity = s->way == WAY_GREEDY ? 1 : s->way == WAY_SORTED ? s->n_vocab : TOP_MAX;
-    size_t all = s->way == WAY_ALL ? s->n_vocab : 0;
+    size_t all = s->way == WAY_ALL ? s->n_vocab : 0, blocks = (all + LSE_BLOCK - 1) / LSE_BLOCK;
+    size_t all_t = s->cuts ? all : blocks > 0 ? LSE_BLOCK : 0;
     size_t changes = wants_logprobs(p) ? p->n_bias + 2 * max_context : 0;
     return take(&s->bias, p->n_bias, sizeof *s->bias) &&
            take(&s->breakers, p->n_dry_breakers, sizeof *s->breakers) &&
            take(&s->originals, changes, sizeof *s->originals) && take(&s->id, s->capacity, sizeof *s->id) &&
            take(&s->t, s->capacity, sizeof *s->t) && take(&s->w, s->capacity, sizeof *s->w) &&
            take(&s->keys, s->capacity, sizeof *s->keys) && take(&s->spare, s->capacity, sizeof *s->spare) &&
-           take(&s->all_t, all, sizeof *s->all_t) && take(&s->all_w, all, sizeof *s->all_w) &&
-           take(&s->top, p->n_logprobs, sizeof *s->top);
+           take(&s->all_t, all_t, sizeof *s->all_t) && take(&s->all_w, all, sizeof *s->all_w) &&
+           take(&s->block_sum, blocks, sizeof *s->block_sum) && take(&s->top, p->n_logprobs, sizeof *s->top);
 }
 
 status sampler_create(sampler **out, const sampler_params *p, size_t n_vocab, size_t max_context,
@@ -119,6 +127,7 @@ status sampler_create(sampler **out, const sampler_params *p, size_t n_vocab, si
     if (s->p.n_logprobs > n_vocab) s->p.n_logprobs = n_vocab;
     s->n_vocab = n_vocab;
     s->way = choose_way(p, n_vocab);
+    s->cuts = cuts_off(p);
     s->first = first_length(p, s->way);
     s->inverse = p->temperature > 0.0f ? fminf(1.0f / p->temperature, FLT_MAX) : 0.0f;
     s->min_t = p->min_p > 0.0f ? (float)log_value((double)p->min_p) : -INFINITY;
@@ -155,6 +164,7 @@ void sampler_free(sampler *s) {
     mem_free(s->spare);
     mem_free(s->all_t);
     mem_free(s->all_w);
+    mem_free(s->block_sum);
     mem_free(s->top);
     mem_free(s);
 }
@@ -367,15 +377,24 @@ static upper upper_of(const sampler *s, const kernels *k, float least) {
     return u;
 }
 
-/* Weights of all tokens. False when a logit is NaN or +infinity. */
+/* Weights of all tokens, block by block: what a block needs stays in the nearest cache. False when a logit is
+ * NaN or +infinity. */
 static bool all_fill(sampler *s, const kernels *k, const float *logits, double *sum) {
-    float largest = logits[s->id[0]], inverse = s->inverse, *t = s->all_t;
-    size_t n = s->n_vocab;
-    for (size_t i = 0; i < n; i++) t[i] = (logits[i] - largest) * inverse;
-    k->exp(t, s->all_w, n);
-    upper u = upper_of(s, k, -INFINITY);
-    *sum = u.sum;
-    return u.count == n;
+    const float largest = logits[s->id[0]], inverse = s->inverse;
+    size_t numbers = 0;
+    *sum = 0.0;
+    for (size_t block = 0; block < s->n_vocab; block += LSE_BLOCK) {
+        const size_t n = s->n_vocab - block < LSE_BLOCK ? s->n_vocab - block : LSE_BLOCK;
+        float *t = s->all_t + (s->cuts ? block : 0), *w = s->all_w + block;
+        for (size_t i = 0; i < n; i++) t[i] = (logits[block + i] - largest) * inverse;
+        k->exp(t, w, n);
+        size_t count;
+        double *part = &s->block_sum[block / LSE_BLOCK];
+        k->sum_above(t, w, n, -INFINITY, part, &count);
+        *sum += *part;
+        numbers += count;
+    }
+    return numbers == s->n_vocab;
 }
 
 /* Keys of the tokens with t in [from, to), in the order of their ids; at most `most` of them. */
@@ -472,14 +491,14 @@ static uint32_t all_draw(const sampler *s, const kernels *k, double sum, uint64_
     size_t last = s->id[s->n - 1]; /* in case rounding leaves the sum short of the target */
     for (size_t block = 0; block < s->n_vocab; block += LSE_BLOCK) {
         size_t n = s->n_vocab - block < LSE_BLOCK ? s->n_vocab - block : LSE_BLOCK, count;
-        double part;
-        k->sum_above(t + block, w + block, n, s->least, &part, &count);
+        double part = s->block_sum[block / LSE_BLOCK];
+        if (s->cuts) k->sum_above(t + block, w + block, n, s->least, &part, &count);
         if (reached + part <= target) {
             reached += part;
             continue;
         }
         for (size_t i = block; i < block + n; i++) {
-            if (!(t[i] >= s->least) || w[i] == 0.0f) continue;
+            if (w[i] == 0.0f || (s->cuts && !(t[i] >= s->least))) continue;
             last = i;
             reached += (double)w[i];
             if (reached > target) return (uint32_t)i;
@@ -598,7 +617,7 @@ size_t sampler_kept(const sampler *s, int32_t *ids, double *probabilities, size_
     for (int pass = 0; pass < 2; pass++) {
         n = 0;
         for (size_t i = 0; i < count; i++) {
-            if (w[i] == 0.0f || (s->drawn_all && !(s->all_t[i] >= s->least))) continue;
+            if (w[i] == 0.0f || (s->drawn_all && s->cuts && !(s->all_t[i] >= s->least))) continue;
             if (pass == 0) sum += (double)w[i];
             if (pass == 1 && n < capacity) {
                 ids[n] = s->drawn_all ? (int32_t)i : (int32_t)s->id[i];
