@@ -231,7 +231,7 @@ def pool(g):
     spatial = [pooled(d, *w, ceil) for d, w in zip(x.shape[2:], dims)]
     if None in spatial:
         return None
-    if g.chance(0.15) and not ceil:
+    if g.chance(0.15) and not ceil and all(w[0] >= w[1] for w in dims):  # ONNX Runtime refuses what would be a negative padding
         attrs["auto_pad"] = g.pick(["SAME_UPPER", "SAME_LOWER"])
         spatial = [-(-d // w[1]) for d, w in zip(x.shape[2:], dims)]
     else:
