@@ -129,8 +129,9 @@ typedef enum kernel_unary {
     UNARY_F32_COUNT
 } kernel_unary;
 
-/* See gemm.h. */
+/* See gemm.h and qgemm.h. */
 typedef struct gemm_tile gemm_tile;
+typedef struct qgemm_tile qgemm_tile;
 typedef struct gemm_shape {
     size_t rows, panels;         /* most of a tile */
     size_t few_rows, few_panels; /* a tile of few rows may have more panels */
@@ -214,6 +215,16 @@ typedef struct kernels {
     /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */
     void (*gemm_tile)(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
     gemm_shape gemm_shape;
+    /* A tile of a product of 8-bit matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (qgemm.h). */
+    void (*qgemm_tile)(const qgemm_tile *t, size_t n_rows, size_t n_panels);
+    struct gemm_shape qgemm_shape;
+    /* Lowers *least and raises *most to the values of x. NaN is passed over. */
+    void (*range)(const float *x, size_t n, float *least, float *most);
+    /* y = x / scale, to nearest, ties to even, + zero, to [0, 255]; NaN gives zero, which is in [0, 255]. */
+    void (*quantize_u8)(const float *x, size_t n, float scale, int32_t zero, uint8_t *y);
+    /* y = (float)x * scale, rounded likewise, + zero, to [low, high]: of int8 or uint8. NaN gives zero. */
+    void (*requantize)(const int32_t *x, const float *scale, size_t n, int32_t zero, int32_t low,
+                       int32_t high, uint8_t *y);
     /* One row of a depthwise convolution over a block of 16 channels: y[i] = sum over taps t of x[i*x_step +
      * tap[t]] * w[t], each a vector of 16; then + bias, + add, then the limits. taps ascending, one chain of
      * fused multiply-adds. bias and add may be NULL; add has y's layout. */

@@ -41,6 +41,11 @@ void unary_avx512(kernel_unary f, float p, float q, const float *x, float *y, si
 void depthwise_row_avx512(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
 void gemm_tile_avx512(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
+void qgemm_tile_avx512(const qgemm_tile *t, size_t n_rows, size_t n_panels);
+void range_avx512(const float *x, size_t n, float *least, float *most);
+void quantize_u8_avx512(const float *x, size_t n, float scale, int32_t zero, uint8_t *y);
+void requantize_avx512(const int32_t *x, const float *scale, size_t n, int32_t zero, int32_t low,
+                       int32_t high, uint8_t *y);
 
 void forest_u8_avx512(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                       const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
