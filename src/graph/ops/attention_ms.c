@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "graph/ops/attention_core.h"
 #include "graph/ops/gemm.h"
+#include "graph/ops/gemm_int.h"
 #include "graph/ops/matmul.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/quant.h"
@@ -17,11 +18,14 @@ typedef struct ms_state {
     bool causal, rotary, interleaved, smooth, has_scale;
     float scale, filter, soft_cap;
     gemm_packed weights;
+    int_packed int_weights; /* of QAttention */
 } ms_state;
 
 static void ms_release(void *state) {
     ms_state *st = state;
-    if (st) gemm_pack_free(&st->weights);
+    if (!st) return;
+    gemm_pack_free(&st->weights);
+    int_pack_free(&st->int_weights);
     mem_free(st);
 }
 
@@ -165,9 +169,12 @@ static status attention_read(op_node *n, bool quantized, error *err) {
                         (long long)sizes[0], (long long)sizes[1]);
     TRY(refuse_input(n, 6, "past_sequence_length", err));
     const tensor *w = op_constant(n, 1);
-    if (!w || w->type != ELEM_F32 || w->rank != 2) return CHURON_OK;
-    return gemm_pack_create(&st->weights, w->data, (size_t)w->dims[0], (size_t)w->dims[1], (size_t)w->dims[1],
-                            1, err);
+    if (!w || w->rank != 2) return CHURON_OK;
+    const size_t rows = (size_t)w->dims[0], cols = (size_t)w->dims[1];
+    if (ELEM_BIT(w->type) & NN_I8)
+        return int_pack_create(&st->int_weights, w->data, w->type, rows, cols, cols, 1, err);
+    if (w->type != ELEM_F32) return CHURON_OK;
+    return gemm_pack_create(&st->weights, w->data, rows, cols, cols, 1, err);
 }
 
 static status attention_prepare(op_node *n, error *err) {
@@ -309,18 +316,34 @@ static status qattention_run(op_run *r, error *err) {
     TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
     TRY(real_in(r, 2, ELEM_F32, &pb, err));
     size_t rows = (size_t)(x->dims[0] * x->dims[1]), k = (size_t)x->dims[2], n = (size_t)w->dims[1];
-    int32_t *zx, *zw, *sums;
+    int32_t *zx, *zw;
     float *sx, *sw;
     TRY(quant_zeros(r, 6, rows, "input_zero_point", &zx, err));
     TRY(quant_zeros(r, 7, n, "weight_zero_point", &zw, err));
     TRY(quant_scales(r, 3, 1, "input_scale", &sx, err));
     TRY(quant_scales(r, 4, n, "weight_scale", &sw, err));
-    TRY(run_scratch(r, (rows * n + 1) * (sizeof(int32_t) + sizeof(float)), &memory, err));
-    sums = memory;
-    float *qkv = (float *)(sums + rows * n);
-    gemm_i8(rows, n, k, x->type, x->data, k, zx, w->type, w->data, n, zw, sums, n);
-    for (size_t i = 0; i < rows * n; i++)
-        qkv[i] = (float)sums[i] * (sx[0] * sw[i % n]) + (pb ? ((const float *)pb)[i % n] : 0);
+    TRY(run_scratch(r, (rows * n + 1) * sizeof(float), &memory, err));
+    float *qkv = memory, *scales;
+    TRY(run_scratch(r, (rows + 1) * sizeof(float), &memory, err));
+    scales = memory;
+    for (size_t i = 0; i < rows; i++) scales[i] = sx[0];
+    const int_call call = {.m = rows,
+                           .n = n,
+                           .k = k,
+                           .a_type = x->type,
+                           .b_type = w->type,
+                           .a = x->data,
+                           .a_row = k,
+                           .b = w->data,
+                           .b_row = n,
+                           .packed = &st->int_weights,
+                           .a_zero = zx,
+                           .b_zero = zw,
+                           .y = qkv,
+                           .a_scale = scales,
+                           .b_scale = sw,
+                           .bias = pb};
+    TRY(gemm_int(r, &call, 1, err));
     return attend(r, st, qkv, n, run_in(r, 5), run_in(r, 8), NULL, y, to, err);
 }
 

@@ -247,7 +247,7 @@ status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_ep
     return CHURON_OK;
 }
 
-/* ---- f64 and integers ------------------------------------------------------------------------------- */
+/* ---- f64 --------------------------------------------------------------------------------------------- */
 
 void gemm_f64(size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col, const double *b,
               size_t b_row, size_t b_col, double *c, size_t ldc) {
@@ -262,37 +262,5 @@ void gemm_f64(size_t m, size_t n, size_t k, const double *a, size_t a_row, size_
             else
                 for (size_t j = 0; j < n; j++) row[j] += v * from[j * b_col];
         }
-    }
-}
-
-static int32_t byte_at(elem type, const void *p, size_t i) {
-    return type == ELEM_I8 ? ((const int8_t *)p)[i] : ((const uint8_t *)p)[i];
-}
-
-void gemm_i8(size_t m, size_t n, size_t k, elem a_type, const void *a, size_t a_row, const int32_t *a_zero,
-             elem b_type, const void *b, size_t b_row, const int32_t *b_zero, int32_t *c, size_t ldc) {
-    for (size_t i = 0; i < m; i++) {
-        uint32_t *row = (uint32_t *)(c + i * ldc);
-        for (size_t j = 0; j < n; j++) row[j] = 0;
-        uint32_t sum = 0;
-        for (size_t p = 0; p < k; p++) {
-            uint32_t v = (uint32_t)(byte_at(a_type, a, i * a_row + p) - a_zero[i]);
-            sum += v;
-            if (v == 0) continue;
-            if (b_type == ELEM_I8) {
-                const int8_t *from = (const int8_t *)b + p * b_row;
-                for (size_t j = 0; j < n; j++) {
-                    uint32_t b_at = (uint32_t)from[j];
-                    row[j] += v * b_at;
-                }
-            } else {
-                const uint8_t *from = (const uint8_t *)b + p * b_row;
-                for (size_t j = 0; j < n; j++) {
-                    uint32_t b_at = (uint32_t)from[j];
-                    row[j] += v * b_at;
-                }
-            }
-        }
-        for (size_t j = 0; j < n; j++) row[j] -= sum * (uint32_t)b_zero[j];
     }
 }

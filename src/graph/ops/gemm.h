@@ -5,7 +5,7 @@
  * ascending k that begins at 0; then alpha, bias and activation. So a row's result depends neither on the
  * other rows nor on threads. B is packed as the kernels read it: columns in groups of 16, [groups][k][16],
  * the last group filled with zeros; constant B is packed once (gemm_pack_create), others block by block in
- * scratch. f64 and integers have plain loops. */
+ * scratch. f64 has plain loops; for 8-bit integers see gemm_int.h. */
 #ifndef GRAPH_OPS_GEMM_H
 #define GRAPH_OPS_GEMM_H
 
@@ -64,11 +64,5 @@ void gemm_activate(const gemm_epilogue *e, float *x, size_t n); /* the activatio
 /* c = a b for f64: mul and add, k ascending. c is overwritten. */
 void gemm_f64(size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col, const double *b,
               size_t b_row, size_t b_col, double *c, size_t ldc);
-
-/* Integers. c[i,j] = sum over p of (a[i,p] - a_zero[i]) * (b[p,j] - b_zero[j]), modulo 2^32. a, b: int8 or
- * uint8 as the types say, elements at a[i * a_row + p], b[p * b_row + j]; zero points are per row and per
- * column. */
-void gemm_i8(size_t m, size_t n, size_t k, elem a_type, const void *a, size_t a_row, const int32_t *a_zero,
-             elem b_type, const void *b, size_t b_row, const int32_t *b_zero, int32_t *c, size_t ldc);
 
 #endif

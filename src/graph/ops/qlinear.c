@@ -6,6 +6,7 @@
  * even, moved by the zero point and saturated. float8 operands of QLinearMatMul are multiplied in f32. */
 #include "base/mem.h"
 #include "graph/ops/conv.h"
+#include "graph/ops/gemm_int.h"
 #include "graph/ops/matmul.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/quant.h"
@@ -16,26 +17,43 @@
 
 typedef struct int_product {
     const tensor *a, *b;
+    const int_packed *packed; /* b, or NULL */
     matmul_operand oa, ob;
     matmul_walk walk;
     int32_t *a_zero, *b_zero; /* of the rows, of the columns: [m], [n] (the same for every batch) */
-    int32_t *sums;
+    int32_t *sums;            /* or, with y: */
+    float *y;
+    float *a_scale, *b_scale;
+    const float *bias;
     size_t m, n, k;
 } int_product;
 
-static void product_batches(void *ctx, size_t from, size_t to) { /* rows of all batches */
-    int_product *p = ctx;
-    for (size_t row = from; row < to;) {
-        size_t batch = row / p->m, i = row % p->m, n = p->m - i < to - row ? p->m - i : to - row, oa, ob;
-        matmul_walk_at(&p->walk, batch, &oa, &ob);
-        gemm_i8(n, p->n, p->k, p->a->type, (const char *)p->a->data + oa + i * (size_t)p->oa.row_stride,
-                (size_t)p->oa.row_stride, p->a_zero + i, p->b->type, (const char *)p->b->data + ob,
-                (size_t)p->ob.row_stride, p->b_zero, p->sums + row * p->n, p->n);
-        row += n;
-    }
+/* Packs a constant matrix among the inputs; the state is an int_packed. */
+static status pack_input(op_node *n, size_t input, error *err) {
+    const tensor *b = op_constant(n, input);
+    if (!b || b->rank != 2 || !(ELEM_BIT(b->type) & NN_I8)) return CHURON_OK;
+    int_packed *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    const size_t cols = (size_t)b->dims[1];
+    return int_pack_create(st, b->data, b->type, (size_t)b->dims[0], cols, cols, 1, err);
 }
 
-/* Everything but the product. sums NULL: taken from scratch. a_zero, b_zero: numbers of the inputs. */
+static status pack_second(op_node *n, error *err) {
+    return pack_input(n, 1, err);
+}
+
+static status pack_fourth(op_node *n, error *err) {
+    return pack_input(n, 3, err);
+}
+
+static void release_packed(void *state) {
+    int_packed *st = state;
+    if (st) int_pack_free(st);
+    mem_free(st);
+}
+
+/* Everything but the product. sums and y NULL: sums are taken from scratch. a_zero, b_zero: numbers of the
+ * inputs. */
 static status product_setup(op_run *r, int_product *p, size_t a_zero, size_t b_zero, error *err) {
     p->oa = matmul_operand_of(p->a->dims, p->a->rank, true, false, false);
     p->ob = matmul_operand_of(p->b->dims, p->b->rank, false, false, false);
@@ -43,23 +61,72 @@ static status product_setup(op_run *r, int_product *p, size_t a_zero, size_t b_z
     p->m = (size_t)p->oa.rows, p->n = (size_t)p->ob.cols, p->k = (size_t)p->oa.cols;
     TRY(quant_zeros(r, a_zero, p->m, "a_zero_point", &p->a_zero, err));
     TRY(quant_zeros(r, b_zero, p->n, "b_zero_point", &p->b_zero, err));
-    if (p->sums) return CHURON_OK;
+    if (p->sums || p->y) return CHURON_OK;
     void *memory;
     TRY(run_scratch(r, (p->walk.count * p->m * p->n + 1) * sizeof(int32_t), &memory, err));
     p->sums = memory;
     return CHURON_OK;
 }
 
-static void product_run(op_run *r, int_product *p) {
-    size_t rows = p->walk.count * p->m;
-    if (rows && p->n)
-        run_parallel(r, rows, 0.3 * (double)rows * (double)p->n * (double)p->k, product_batches, p);
+/* [m] numbers for every batch: rows of all batches are rows of one product. */
+static status repeat_rows(op_run *r, const int_product *p, const void *from, const void **out, error *err) {
+    void *memory;
+    *out = from;
+    if (!from || p->walk.count == 1) return CHURON_OK;
+    const size_t bytes = p->m * sizeof(int32_t);
+    TRY(run_scratch(r, p->walk.count * bytes + 1, &memory, err));
+    for (size_t i = 0; i < p->walk.count; i++) memcpy((char *)memory + i * bytes, from, bytes);
+    *out = memory;
+    return CHURON_OK;
+}
+
+static status product_run(op_run *r, const int_product *p, error *err) {
+    int_call one = {.m = p->m,
+                    .n = p->n,
+                    .k = p->k,
+                    .a_type = p->a->type,
+                    .b_type = p->b->type,
+                    .a = p->a->data,
+                    .a_row = (size_t)p->oa.row_stride,
+                    .b = p->b->data,
+                    .b_row = (size_t)p->ob.row_stride,
+                    .packed = p->packed,
+                    .a_zero = p->a_zero,
+                    .b_zero = p->b_zero,
+                    .sums = p->y ? NULL : p->sums,
+                    .y = p->y,
+                    .a_scale = p->a_scale,
+                    .b_scale = p->b_scale,
+                    .bias = p->bias};
+    const void *zeros, *scales;
+    void *memory;
+    if (p->ob.rank == 0) {
+        one.m *= p->walk.count;
+        TRY(repeat_rows(r, p, p->a_zero, &zeros, err));
+        TRY(repeat_rows(r, p, p->a_scale, &scales, err));
+        one.a_zero = zeros;
+        one.a_scale = scales;
+        return gemm_int(r, &one, 1, err);
+    }
+    TRY(run_scratch(r, (p->walk.count + 1) * sizeof(int_call), &memory, err));
+    int_call *calls = memory;
+    for (size_t i = 0; i < p->walk.count; i++) {
+        size_t a, b, at = i * p->m * p->n;
+        matmul_walk_at(&p->walk, i, &a, &b);
+        calls[i] = one;
+        calls[i].a = (const char *)p->a->data + a;
+        calls[i].b = (const char *)p->b->data + b;
+        if (p->y)
+            calls[i].y = p->y + at;
+        else
+            calls[i].sums = p->sums + at;
+    }
+    return gemm_int(r, calls, p->walk.count, err);
 }
 
 static status int_product_run(op_run *r, int_product *p, size_t a_zero, size_t b_zero, error *err) {
     TRY(product_setup(r, p, a_zero, b_zero, err));
-    product_run(r, p);
-    return CHURON_OK;
+    return product_run(r, p, err);
 }
 
 static status matmul_integer_infer(op_shapes *s, error *err) {
@@ -70,7 +137,7 @@ static status matmul_integer_infer(op_shapes *s, error *err) {
 static status matmul_integer_run(op_run *r, error *err) {
     tensor *y;
     TRY(run_out(r, 0, &y, err));
-    int_product p = {.a = run_in(r, 0), .b = run_in(r, 1), .sums = y->data};
+    int_product p = {.a = run_in(r, 0), .b = run_in(r, 1), .packed = run_state(r), .sums = y->data};
     return int_product_run(r, &p, 2, 3, err);
 }
 
@@ -123,10 +190,24 @@ static status qlinear_matmul_float(op_run *r, tensor *y, error *err) {
     return CHURON_OK;
 }
 
+typedef struct requantize_job {
+    const kernels *k;
+    const int_product *p;
+    uint8_t *y;
+    int32_t zero;
+    bool is_signed;
+} requantize_job;
+
+static void requantize_row(const requantize_job *j, const float *scale, size_t row) {
+    const size_t n = j->p->n;
+    j->k->requantize(j->p->sums + row * n, scale, n, j->zero, j->is_signed ? -128 : 0,
+                     j->is_signed ? 127 : 255, j->y + row * n);
+}
+
 static status qlinear_matmul_run(op_run *r, error *err) {
     tensor *y;
     TRY(run_out(r, 0, &y, err));
-    int_product p = {.a = run_in(r, 0), .b = run_in(r, 3)};
+    int_product p = {.a = run_in(r, 0), .b = run_in(r, 3), .packed = run_state(r)};
     if (!((ELEM_BIT(p.a->type) & NN_I8) && (ELEM_BIT(p.b->type) & NN_I8) && (ELEM_BIT(y->type) & NN_I8)))
         return qlinear_matmul_float(r, y, err);
     TRY(int_product_run(r, &p, 2, 5, err));
@@ -135,9 +216,15 @@ static status qlinear_matmul_run(op_run *r, error *err) {
     TRY(quant_scales(r, 1, p.m, "a_scale", &sa, err));
     TRY(quant_scales(r, 4, p.n, "b_scale", &sb, err));
     TRY(quant_scalar(r, 6, 7, "y_scale, y_zero_point", &sy, &zy, err));
-    for (size_t i = 0; i < y->count; i++) {
-        float scale = sa[i / p.n % p.m] * sb[i % p.n] / sy;
-        byte_set(y, i, quant_clamp((double)((float)p.sums[i] * scale), zy, y->type));
+    void *memory;
+    TRY(run_scratch(r, (p.n + 1) * sizeof(float), &memory, err));
+    requantize_job j = {
+        .k = run_kernels(r), .p = &p, .y = y->data, .zero = zy, .is_signed = y->type == ELEM_I8};
+    float *scale = memory;
+    for (size_t i = 0; i < p.m && p.n; i++) { /* row i of every batch has one scale of A */
+        if (i == 0 || sa[i] != sa[i - 1])
+            for (size_t c = 0; c < p.n; c++) scale[c] = sa[i] * sb[c] / sy;
+        for (size_t batch = 0; batch < p.walk.count; batch++) requantize_row(&j, scale, batch * p.m + i);
     }
     return CHURON_OK;
 }
@@ -243,14 +330,6 @@ static status to_float_infer(op_shapes *s, error *err) {
     return matmul_infer_at(s, 0, 1, err);
 }
 
-static void scale_rows(const int_product *p, const float *sa, const float *sb, const float *bias, float *y,
-                       size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        size_t j = i % p->n;
-        y[i] = (float)p->sums[i] * (sa[i / p->n % p->m] * sb[j]) + (bias ? bias[j] : 0);
-    }
-}
-
 static status check_bias(op_run *r, size_t i, size_t n, const void **bias, error *err) {
     const tensor *t = run_in(r, i);
     if (t && t->count != n)
@@ -259,17 +338,18 @@ static status check_bias(op_run *r, size_t i, size_t n, const void **bias, error
 }
 
 static status matmul_to_float_run(op_run *r, error *err) { /* A, B, a_scale, b_scale, a_zero, b_zero, bias */
-    int_product p = {.a = run_in(r, 0), .b = run_in(r, 1)};
+    int_product p = {.a = run_in(r, 0), .b = run_in(r, 1), .packed = run_state(r)};
     tensor *y;
     void *to;
-    float *sa, *sb;
     const void *bias;
     TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
-    TRY(int_product_run(r, &p, 4, 5, err));
-    TRY(quant_scales(r, 2, p.m, "a_scale", &sa, err));
-    TRY(quant_scales(r, 3, p.n, "b_scale", &sb, err));
+    p.y = to;
+    TRY(product_setup(r, &p, 4, 5, err));
+    TRY(quant_scales(r, 2, p.m, "a_scale", &p.a_scale, err));
+    TRY(quant_scales(r, 3, p.n, "b_scale", &p.b_scale, err));
     TRY(check_bias(r, 6, p.n, &bias, err));
-    scale_rows(&p, sa, sb, bias, to, y->count);
+    p.bias = bias;
+    TRY(product_run(r, &p, err));
     real_done(y, ELEM_F32, to);
     return CHURON_OK;
 }
@@ -279,33 +359,27 @@ static status dynamic_matmul_run(op_run *r, error *err) { /* A, B, b_scale, b_ze
     const tensor *a = run_in(r, 0);
     tensor *y;
     void *memory;
+    const void *bias;
     TRY(run_out(r, 0, &y, err));
     TRY(run_scratch(r, a->count + 1, &memory, err));
     tensor q = tensor_borrow(ELEM_U8, a->rank, a->dims, memory);
-    const float *v = a->data;
-    float least = 0, most = 0, *sa, *sb;
-    for (size_t i = 0; i < a->count; i++) {
-        if (v[i] < least) least = v[i];
-        if (v[i] > most) most = v[i];
-    }
-    float scale = most == least ? 1 : (most - least) / 255;
-    int32_t zero = quant_clamp((double)(-least / scale), 0, ELEM_U8);
-    for (size_t i = 0; i < a->count; i++) byte_set(&q, i, quant_clamp((double)(v[i] / scale), zero, ELEM_U8));
-    int_product p = {.a = &q, .b = run_in(r, 1)};
-    const void *bias;
+    float scale;
+    int32_t zero;
+    TRY(quant_dynamic(r, a, memory, &scale, &zero, err));
+    int_product p = {.a = &q, .b = run_in(r, 1), .packed = run_state(r), .y = y->data};
     TRY(product_setup(r, &p, SIZE_MAX, 3, err));
     for (size_t i = 0; i < p.m; i++) p.a_zero[i] = zero;
-    product_run(r, &p);
-    TRY(quant_scales(r, 2, p.n, "b_scale", &sb, err));
+    TRY(quant_scales(r, 2, p.n, "b_scale", &p.b_scale, err));
     TRY(run_scratch(r, (p.m + 1) * sizeof(float), &memory, err));
-    sa = memory;
-    for (size_t i = 0; i < p.m; i++) sa[i] = scale;
+    p.a_scale = memory;
+    for (size_t i = 0; i < p.m; i++) p.a_scale[i] = scale;
     TRY(check_bias(r, 4, p.n, &bias, err));
-    scale_rows(&p, sa, sb, bias, y->data, y->count);
-    return CHURON_OK;
+    p.bias = bias;
+    return product_run(r, &p, err);
 }
 
 typedef struct qgemm_state {
+    int_packed packed; /* a constant B; the first member, as its release wants it */
     float alpha;
     bool trans_a, trans_b;
 } qgemm_state;
@@ -315,7 +389,12 @@ static status qgemm_prepare(op_node *n, error *err) {
     if (!st) return CHURON_NO_MEMORY;
     TRY(op_attr_float(n, "alpha", 1, &st->alpha, err));
     TRY(op_attr_bool(n, "transA", false, &st->trans_a, err));
-    return op_attr_bool(n, "transB", false, &st->trans_b, err);
+    TRY(op_attr_bool(n, "transB", false, &st->trans_b, err));
+    const tensor *b = op_constant(n, 3);
+    if (!b || b->rank != 2 || !(ELEM_BIT(b->type) & NN_I8)) return CHURON_OK;
+    const size_t rows = (size_t)b->dims[0], cols = (size_t)b->dims[1];
+    return st->trans_b ? int_pack_create(&st->packed, b->data, b->type, cols, rows, 1, cols, err)
+                       : int_pack_create(&st->packed, b->data, b->type, rows, cols, cols, 1, err);
 }
 
 static status qgemm_infer(op_shapes *s,
@@ -346,13 +425,18 @@ static status transposed(op_run *r, const tensor *t, bool trans, tensor *out, er
     return CHURON_OK;
 }
 
-static status qgemm_run(op_run *r, error *err) {
+static status qgemm_compute(op_run *r, error *err) {
     const qgemm_state *st = run_state(r);
     tensor a, b, *y;
     TRY(run_out(r, 0, &y, err));
     TRY(transposed(r, run_in(r, 0), st->trans_a, &a, err));
-    TRY(transposed(r, run_in(r, 3), st->trans_b, &b, err));
-    int_product p = {.a = &a, .b = &b};
+    const bool ready = st->packed.memory != NULL;
+    if (ready && st->trans_b) /* its shape is read, its elements are not */
+        b = tensor_borrow(run_in(r, 3)->type, 2, (int64_t[]){run_in(r, 3)->dims[1], run_in(r, 3)->dims[0]},
+                          NULL);
+    else
+        TRY(transposed(r, run_in(r, 3), st->trans_b, &b, err));
+    int_product p = {.a = &a, .b = &b, .packed = &st->packed};
     TRY(int_product_run(r, &p, 2, 5, err));
     float sa = 1, sy = 1, *sb;
     int32_t unused, zy = 0;
@@ -390,12 +474,14 @@ static status qgemm_run(op_run *r, error *err) {
     .domain = dom, .name = op, .since = first, .until = last, .signature = sign, .vars = {__VA_ARGS__}
 
 static const op_def rows[] = {
-    {ROW("", "MatMulInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .infer = matmul_integer_infer,
-     .run = matmul_integer_run},
+    {ROW("", "MatMulInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .prepare = pack_second,
+     .release = release_packed, .infer = matmul_integer_infer, .run = matmul_integer_run},
     {ROW("", "QLinearMatMul", 10, 20, "TfTUfUfV>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8}),
-     .infer = qlinear_matmul_infer, .run = qlinear_matmul_run},
+     .prepare = pack_fourth, .release = release_packed, .infer = qlinear_matmul_infer,
+     .run = qlinear_matmul_run},
     {ROW("", "QLinearMatMul", 21, 0, "TSTUSUSV>V", {'T', F8I8}, {'U', F8I8}, {'V', F8I8}, {'S', HALF}),
-     .infer = qlinear_matmul_infer, .run = qlinear_matmul_run},
+     .prepare = pack_fourth, .release = release_packed, .infer = qlinear_matmul_infer,
+     .run = qlinear_matmul_run},
     {ROW("", "ConvInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .prepare = int_conv_prepare,
      .release = mem_free, .infer = conv_integer_infer, .run = conv_integer_run},
     {ROW("", "QLinearConv", 10, 0, "TfTUfUfV=I>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
@@ -406,11 +492,11 @@ static const op_def rows[] = {
      .prepare = int_conv_prepare, .release = mem_free, .infer = qlinear_conv_infer, .run = qlinear_conv_run},
     {ROW("com.microsoft", "MatMulIntegerToFloat", 1, 0, "TUSS=TUS>S", {'T', NN_I8}, {'U', NN_I8},
          {'S', ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16)}),
-     .infer = to_float_infer, .run = matmul_to_float_run},
-    {ROW("com.microsoft", "DynamicQuantizeMatMul", 1, 0, "fUf=Uf>f", {'U', NN_I8}), .infer = to_float_infer,
-     .run = dynamic_matmul_run},
+     .prepare = pack_second, .release = release_packed, .infer = to_float_infer, .run = matmul_to_float_run},
+    {ROW("com.microsoft", "DynamicQuantizeMatMul", 1, 0, "fUf=Uf>f", {'U', NN_I8}), .prepare = pack_second,
+     .release = release_packed, .infer = to_float_infer, .run = dynamic_matmul_run},
     {ROW("com.microsoft", "QGemm", 1, 0, "TfTUfU=IfV>@", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
          {'I', ELEM_BIT(ELEM_I32)}),
-     .prepare = qgemm_prepare, .release = mem_free, .infer = qgemm_infer, .run = qgemm_run},
+     .prepare = qgemm_prepare, .release = release_packed, .infer = qgemm_infer, .run = qgemm_compute},
 };
 NN_TABLE(qlinear);

@@ -313,24 +313,67 @@ static status dynamic_infer(op_shapes *s, error *err) {
     return shapes_out(s, 2, 0, NULL, err);
 }
 
+typedef struct dynamic_job {
+    const kernels *k;
+    const float *x;
+    size_t n;
+    float *least, *most; /* of every block */
+    float scale;
+    int32_t zero;
+    uint8_t *y;
+} dynamic_job;
+
+enum { BLOCK = 8192 }; /* values, of which a thread takes whole blocks */
+
+static size_t block_end(size_t block, size_t n) {
+    return n - block * BLOCK < BLOCK ? n : (block + 1) * BLOCK;
+}
+
+static void range_blocks(void *ctx, size_t from, size_t to) {
+    dynamic_job *j = ctx;
+    for (size_t b = from; b < to; b++) {
+        j->least[b] = j->most[b] = 0;
+        j->k->range(j->x + b * BLOCK, block_end(b, j->n) - b * BLOCK, &j->least[b], &j->most[b]);
+    }
+}
+
+static void quantize_blocks(void *ctx, size_t from, size_t to) {
+    dynamic_job *j = ctx;
+    for (size_t b = from; b < to; b++)
+        j->k->quantize_u8(j->x + b * BLOCK, block_end(b, j->n) - b * BLOCK, j->scale, j->zero,
+                          j->y + b * BLOCK);
+}
+
+status quant_dynamic(op_run *r, const tensor *x, uint8_t *y, float *scale, int32_t *zero, error *err) {
+    const size_t blocks = x->count / BLOCK + 1; /* the last may be empty */
+    void *memory;
+    TRY(run_scratch(r, 2 * blocks * sizeof(float), &memory, err));
+    dynamic_job j = {.k = run_kernels(r), .x = x->data, .n = x->count, .least = memory, .y = y};
+    j.most = j.least + blocks;
+    run_parallel(r, blocks, 0.05 * (double)x->count, range_blocks, &j);
+    float least = 0, most = 0;
+    for (size_t b = 0; b < blocks; b++) {
+        if (j.least[b] < least) least = j.least[b];
+        if (j.most[b] > most) most = j.most[b];
+    }
+    j.scale = (most - least) / 255;
+    if (j.scale == 0) j.scale = 1;
+    j.zero = quant_clamp((double)(-least / j.scale), 0, ELEM_U8);
+    run_parallel(r, blocks, 0.1 * (double)x->count, quantize_blocks, &j);
+    *scale = j.scale;
+    *zero = j.zero;
+    return CHURON_OK;
+}
+
 static status dynamic_run(op_run *r, error *err) {
-    const tensor *x = run_in(r, 0);
-    const float *v = x->data;
     tensor *y, *scale, *zero;
     TRY(nn_need_first(r, err));
     TRY(run_out(r, 0, &y, err));
     TRY(run_out(r, 1, &scale, err));
     TRY(run_out(r, 2, &zero, err));
-    float least = 0, most = 0;
-    for (size_t i = 0; i < x->count; i++) {
-        if (v[i] < least) least = v[i];
-        if (v[i] > most) most = v[i];
-    }
-    float s = (most - least) / 255;
-    if (s == 0) s = 1;
-    int32_t z = quant_clamp((double)(-least / s), 0, ELEM_U8);
-    uint8_t *to = y->data;
-    for (size_t i = 0; i < x->count; i++) to[i] = (uint8_t)quant_clamp((double)(v[i] / s), z, ELEM_U8);
+    float s;
+    int32_t z;
+    TRY(quant_dynamic(r, run_in(r, 0), y->data, &s, &z, err));
     if (scale) *(float *)scale->data = s;
     if (zero) *(uint8_t *)zero->data = (uint8_t)z;
     return CHURON_OK;

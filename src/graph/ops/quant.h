@@ -26,4 +26,8 @@ MUST_USE status quant_scales(op_run *r, size_t i, size_t n, const char *what, fl
 MUST_USE status quant_scalar(op_run *r, size_t scale, size_t zero, const char *what, float *s, int32_t *z,
                              error *err); /* scale SIZE_MAX: not wanted */
 
+/* As DynamicQuantizeLinear defines it: y [x->count] uint8, one scale and zero point for all of the f32 x. */
+MUST_USE status quant_dynamic(op_run *r, const tensor *x, uint8_t *y, float *scale, int32_t *zero,
+                              error *err);
+
 #endif
