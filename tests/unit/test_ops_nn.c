@@ -1,4 +1,4 @@
-/* Loops behind the network operators that need no graph: integer and f64 products, packing, statistics of
+/* Loops behind the network operators that need no graph: f64 products, packing, statistics of
  * rows, rotation, rounding to 8 bits. */
 #include "graph/ops/attention_core.h"
 #include "graph/ops/gemm.h"
@@ -20,33 +20,6 @@ static uint32_t seed = 1;
 static uint32_t next(void) {
     seed = seed * 1664525U + 1013904223U;
     return seed >> 8;
-}
-
-/* Every pair of signedness, zero points of rows and columns, extremes included. */
-static void integer_products_are_exact(void **state) {
-    (void)state;
-    enum { M = 3, N = 5, K = 300 };
-    static uint8_t a[M * K], b[K * N];
-    const elem types[] = {ELEM_U8, ELEM_I8};
-    int32_t za[M], zb[N], c[M * N];
-    for (size_t t = 0; t < 4; t++) {
-        elem ta = types[t / 2], tb = types[t % 2];
-        for (size_t i = 0; i < M * K; i++) a[i] = (uint8_t)(i % 7 ? next() : 0x80);
-        for (size_t i = 0; i < K * N; i++) b[i] = (uint8_t)(i % 5 ? next() : 0xff);
-        for (size_t i = 0; i < M; i++) za[i] = ta == ELEM_I8 ? (int8_t)next() : (uint8_t)next();
-        for (size_t i = 0; i < N; i++) zb[i] = tb == ELEM_I8 ? (int8_t)next() : (uint8_t)next();
-        gemm_i8(M, N, K, ta, a, K, za, tb, b, N, zb, c, N);
-        for (size_t i = 0; i < M; i++)
-            for (size_t j = 0; j < N; j++) {
-                int64_t sum = 0;
-                for (size_t p = 0; p < K; p++) {
-                    int32_t x = ta == ELEM_I8 ? (int8_t)a[i * K + p] : a[i * K + p];
-                    int32_t y = tb == ELEM_I8 ? (int8_t)b[p * N + j] : b[p * N + j];
-                    sum += (int64_t)(x - za[i]) * (y - zb[j]);
-                }
-                assert_int_equal(c[i * N + j], (int32_t)sum);
-            }
-    }
 }
 
 static void products_of_doubles_take_any_strides(void **state) {
@@ -119,7 +92,6 @@ static void bytes_round_half_to_even_and_saturate(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_products_are_exact),
         cmocka_unit_test(products_of_doubles_take_any_strides),
         cmocka_unit_test(packing_interleaves_columns),
         cmocka_unit_test(statistics_survive_a_large_mean),
