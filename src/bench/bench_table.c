@@ -2,6 +2,7 @@
 #include "bench/bench_conv.h"
 #include "bench/bench_gemm.h"
 #include "bench/bench_kernel.h"
+#include "bench/bench_qgemm.h"
 #include "bench/bench_unpack.h"
 #include "bench/bench_vector.h"
 
@@ -43,6 +44,7 @@ status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads
     bench_quantize(&row, k);
     if (!visit(ctx, &row)) return CHURON_OK;
     TRY(bench_gemms(k, bounds, threads, visit, ctx, err));
+    TRY(bench_qgemms(k, bounds, threads, visit, ctx, err));
     TRY(bench_convs(k, bounds, threads, visit, ctx, err));
     return bench_vectors(k, bounds, threads, visit, ctx, err);
 }

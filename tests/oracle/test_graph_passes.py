@@ -140,6 +140,27 @@ def dense(n):
     return [d, f, n.op("Gemm", d, n.constant(40, 3), alpha=0.5)]
 
 
+def dynamic(n):
+    """Products of activations that are quantized as they come: weights of both types, one scale or one a column."""
+    x = n.op("Transpose", n.op("Concat", *["x"] * 9, axis=1), perm=[0, 2, 3, 1])  # [..., 27]: no multiple of 4
+    outs = []
+    n.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], ["q", "scale", "zero"]))
+    for kind, cols, per_column, zeros in [(np.int8, 40, False, True), (np.uint8, 17, True, True), (np.int8, 16, True, False)]:
+        low, high = (-128, 128) if kind is np.int8 else (0, 256)
+        w, z = f"b{cols}", f"z{cols}"
+        n.weights.append(numpy_helper.from_array(n.rng.integers(low, high, (27, cols)).astype(kind), w))
+        n.weights.append(numpy_helper.from_array(n.rng.integers(low, high, (cols,) if per_column else ()).astype(kind), z))
+        sums = n.op("MatMulInteger", "q", w, "zero", *([z] if zeros else []))
+        scale = n.op("Mul", "scale", n.constant(*([cols] if per_column else []), low=0.001, high=0.01))
+        outs.append(n.op("Mul", n.op("Cast", sums, to=TensorProto.FLOAT), scale))
+    a = n.op("Relu", n.op("Add", n.constant(40), outs[0]))
+    b = n.op("Tanh", n.op("Add", outs[1], n.constant(17)))
+    c = n.op("Add", n.op("Add", outs[2], n.constant(16)), n.op("Slice", a, "zero_at", "end", "last"))
+    for name, v in [("zero_at", 0), ("end", 16), ("last", -1)]:
+        n.weights.append(numpy_helper.from_array(np.array([v], np.int64), name))
+    return [a, b, c]
+
+
 def left_alone(n):
     """Values that are outputs and inputs at once, constants of every shape, identities."""
     x = n.conv("x", 3, 17, 3)
@@ -151,7 +172,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, dense, left_alone]
+NETS = [residual, inception, mobile, gelu, line, dense, dynamic, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,11 +9,14 @@ void product_free(void *state) {
     product *st = state;
     if (!st) return;
     mem_free(st->b);
+    int_pack_free(&st->q8);
+    mem_free(st->b_zero);
+    mem_free(st->b_scale);
     mem_free(st->bias);
     mem_free(st);
 }
 
-static status infer(op_shapes *s, error *err) {
+status product_infer(op_shapes *s, error *err) {
     const product *st = shapes_state(s);
     size_t rank;
     const dim *in;
@@ -116,5 +119,5 @@ const op_def op_product = {.domain = "churon",
                            .signature = "T=T>T",
                            .vars = {{'T', ELEM_BIT(ELEM_F32)}},
                            .release = product_free,
-                           .infer = infer,
+                           .infer = product_infer,
                            .run = run};

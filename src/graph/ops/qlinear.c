@@ -5,8 +5,7 @@
  * Sums are exact modulo 2^32. A result is scaled in f32 by (a_scale * b_scale / y_scale), rounded half to
  * even, moved by the zero point and saturated. float8 operands of QLinearMatMul are multiplied in f32. */
 #include "base/mem.h"
-#include "graph/ops/conv.h"
-#include "graph/ops/gemm_int.h"
+#include "graph/ops/conv_int.h"
 #include "graph/ops/matmul.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/quant.h"
@@ -231,12 +230,54 @@ static status qlinear_matmul_run(op_run *r, error *err) {
 
 /* ---- convolutions ----------------------------------------------------------------------------------- */
 
-static status int_conv_prepare(op_node *n, error *err) {
-    conv_state *st = nn_state(n, sizeof *st, err);
+typedef struct int_conv_state {
+    conv_state conv; /* first: the shape rule reads it */
+    conv_int_weights packed;
+} int_conv_state;
+
+static void int_conv_release(void *state) {
+    int_conv_state *st = state;
+    if (st) conv_int_free(&st->packed);
+    mem_free(st);
+}
+
+static status int_conv_read(op_node *n, size_t weights, error *err) {
+    int_conv_state *st = nn_state(n, sizeof *st, err);
     if (!st) return CHURON_NO_MEMORY;
-    TRY(conv_prepare_common(n, st, err));
-    if (op_version(n) < 10) TRY(op_attr_bool(n, "channels_last", false, &st->channels_last, err));
-    return CHURON_OK;
+    TRY(conv_prepare_common(n, &st->conv, err));
+    if (op_version(n) < 10) TRY(op_attr_bool(n, "channels_last", false, &st->conv.channels_last, err));
+    const tensor *w = op_constant(n, weights);
+    const int64_t group = st->conv.group;
+    if (!w || !(ELEM_BIT(w->type) & NN_I8) || w->rank < 3 || w->count == 0 || w->dims[0] % group != 0 ||
+        !conv_int_suits((size_t)(w->dims[0] / group)))
+        return CHURON_OK;
+    return conv_int_pack(&st->packed, w, (size_t)group, err);
+}
+
+static status conv_integer_prepare(op_node *n, error *err) {
+    return int_conv_read(n, 1, err);
+}
+
+static status qlinear_conv_prepare(op_node *n, error *err) {
+    return int_conv_read(n, 3, err);
+}
+
+/* Is it worth a product? Else the planes are summed one by one. */
+static bool goes_packed(const conv_job *j, const tensor *x, const tensor *w) {
+    return conv_int_suits(j->group_out) && x->count > 0 && w->count > 0;
+}
+
+static status run_packed(op_run *r, conv_int *c, const tensor *w, error *err) {
+    const int_conv_state *st = run_state(r);
+    conv_int_weights own = {0};
+    c->w = &st->packed;
+    if (!c->w->groups) {
+        TRY(conv_int_pack(&own, w, (size_t)st->conv.group, err));
+        c->w = &own;
+    }
+    const status result = conv_int_run(r, c, err);
+    conv_int_free(&own);
+    return result;
 }
 
 static status conv_integer_infer(op_shapes *s, error *err) {
@@ -278,15 +319,22 @@ static status lower_weights(op_run *r, const tensor *w, size_t zero_input, const
 
 /* ConvInteger allows a zero point a channel of w only where the version says so; x has one. */
 static status conv_integer_run(op_run *r, error *err) {
-    const conv_state *st = run_state(r);
+    const int_conv_state *st = run_state(r);
     const tensor *x = run_in(r, 0), *w = run_in(r, 1);
     tensor *y;
     float unused;
     int32_t zero = 0;
     conv_job j;
     TRY(run_out(r, 0, &y, err));
-    conv_job_init(&j, st, x, w, y);
+    conv_job_init(&j, &st->conv, x, w, y);
     TRY(quant_scalar(r, SIZE_MAX, 2, "x_zero_point", &unused, &zero, err));
+    if (goes_packed(&j, x, w)) {
+        conv_int c = {.j = j, .x = x, .x_zero = zero, .sums = y->data};
+        int32_t *zeros;
+        TRY(quant_zeros(r, 3, j.out_channels, "w_zero_point", &zeros, err));
+        c.w_zero = zeros;
+        return run_packed(r, &c, w, err);
+    }
     TRY(lower_zero(r, x, zero, false, &j.x, err));
     TRY(lower_weights(r, w, 3, &j.w, err));
     j.y = y->data;
@@ -295,20 +343,35 @@ static status conv_integer_run(op_run *r, error *err) {
 }
 
 static status qlinear_conv_run(op_run *r, error *err) {
-    const conv_state *st = run_state(r);
+    const int_conv_state *st = run_state(r);
     const tensor *x = run_in(r, 0), *w = run_in(r, 3), *bias = run_in(r, 8);
     tensor *y;
     float sx = 1, sy = 1, *sw;
     int32_t zx = 0, zy = 0;
     conv_job j;
     TRY(run_out(r, 0, &y, err));
-    conv_job_init(&j, st, x, w, y);
+    conv_job_init(&j, &st->conv, x, w, y);
     TRY(quant_scalar(r, 1, 2, "x_scale, x_zero_point", &sx, &zx, err));
     TRY(quant_scalar(r, 6, 7, "y_scale, y_zero_point", &sy, &zy, err));
     TRY(quant_scales(r, 4, j.out_channels, "w_scale", &sw, err));
-    TRY(lower_zero(r, x, zx, st->channels_last, &j.x, err));
-    TRY(lower_weights(r, w, 5, &j.w, err));
     void *memory;
+    if (goes_packed(&j, x, w)) {
+        int32_t *zeros;
+        TRY(quant_zeros(r, 5, j.out_channels, "w_zero_point", &zeros, err));
+        for (size_t i = 0; i < j.out_channels; i++) sw[i] = sx * sw[i] / sy;
+        conv_int c = {.j = j,
+                      .x = x,
+                      .channels_last = st->conv.channels_last,
+                      .x_zero = zx,
+                      .w_zero = zeros,
+                      .bias = bias ? bias->data : NULL,
+                      .scale = sw,
+                      .y_zero = zy,
+                      .y = y};
+        return run_packed(r, &c, w, err);
+    }
+    TRY(lower_zero(r, x, zx, st->conv.channels_last, &j.x, err));
+    TRY(lower_weights(r, w, 5, &j.w, err));
     TRY(run_scratch(r, (y->count + 1) * sizeof(uint32_t), &memory, err));
     j.y = memory;
     j.bias = bias ? bias->data : NULL;
@@ -317,7 +380,7 @@ static status qlinear_conv_run(op_run *r, error *err) {
     size_t pixels = (size_t)j.g.out_size, channels = j.out_channels;
     for (size_t i = 0; i < y->count; i++) {
         size_t c = i / pixels % channels, n = i / (pixels * channels);
-        size_t at = st->channels_last ? (n * pixels + i % pixels) * channels + c : i;
+        size_t at = st->conv.channels_last ? (n * pixels + i % pixels) * channels + c : i;
         float scale = sx * sw[c] / sy;
         byte_set(y, at, quant_clamp((double)((float)sums[i] * scale), zy, y->type));
     }
@@ -482,14 +545,16 @@ static const op_def rows[] = {
     {ROW("", "QLinearMatMul", 21, 0, "TSTUSUSV>V", {'T', F8I8}, {'U', F8I8}, {'V', F8I8}, {'S', HALF}),
      .prepare = pack_fourth, .release = release_packed, .infer = qlinear_matmul_infer,
      .run = qlinear_matmul_run},
-    {ROW("", "ConvInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .prepare = int_conv_prepare,
-     .release = mem_free, .infer = conv_integer_infer, .run = conv_integer_run},
+    {ROW("", "ConvInteger", 10, 0, "TU=TU>@", {'T', NN_I8}, {'U', NN_I8}), .prepare = conv_integer_prepare,
+     .release = int_conv_release, .infer = conv_integer_infer, .run = conv_integer_run},
     {ROW("", "QLinearConv", 10, 0, "TfTUfUfV=I>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
          {'I', ELEM_BIT(ELEM_I32)}),
-     .prepare = int_conv_prepare, .release = mem_free, .infer = qlinear_conv_infer, .run = qlinear_conv_run},
+     .prepare = qlinear_conv_prepare, .release = int_conv_release, .infer = qlinear_conv_infer,
+     .run = qlinear_conv_run},
     {ROW("com.microsoft", "QLinearConv", 1, 0, "TfTUfUfV=I>V", {'T', NN_I8}, {'U', NN_I8}, {'V', NN_I8},
          {'I', ELEM_BIT(ELEM_I32)}),
-     .prepare = int_conv_prepare, .release = mem_free, .infer = qlinear_conv_infer, .run = qlinear_conv_run},
+     .prepare = qlinear_conv_prepare, .release = int_conv_release, .infer = qlinear_conv_infer,
+     .run = qlinear_conv_run},
     {ROW("com.microsoft", "MatMulIntegerToFloat", 1, 0, "TUSS=TUS>S", {'T', NN_I8}, {'U', NN_I8},
          {'S', ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16)}),
      .prepare = pack_second, .release = release_packed, .infer = to_float_infer, .run = matmul_to_float_run},

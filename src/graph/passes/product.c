@@ -87,7 +87,12 @@ static status lower_sweep(rewriter *w, error *err) {
 /* ---- what follows ----------------------------------------------------------------------------------- */
 
 static product *state_of(const op_node *n) {
-    return n && !rewrite_removed(n) && n->def == &op_product ? n->state : NULL;
+    return n && !rewrite_removed(n) && (n->def == &op_product || n->def == &op_product_int) ? n->state : NULL;
+}
+
+/* Inputs before the addition. */
+static size_t own_inputs(const op_node *n) {
+    return n->def == &op_product ? 1 : 3;
 }
 
 static bool is_plain(const product *st) {
@@ -99,8 +104,8 @@ static status take_bias(rewriter *w, op_node *n, bool *took, error *err) {
     product *st = state_of(n);
     op_node *add = rewrite_only_reader(w, n->outputs[0]);
     *took = false;
-    if (st->bias || !is_plain(st) || n->n_inputs > 1 || !node_is(add, "Add") || add->n_inputs != 2 ||
-        add->version < 7)
+    if (st->bias || !is_plain(st) || n->n_inputs > own_inputs(n) || !node_is(add, "Add") ||
+        add->n_inputs != 2 || add->version < 7)
         return CHURON_OK;
     const size_t other = add->inputs[0] == n->outputs[0] ? 1 : 0;
     const tensor *c = node_f32_constant(add, other);
@@ -125,12 +130,15 @@ static status take_addition(rewriter *w, op_node *add, error *err) {
         ir_value *v = add->inputs[i], *other = add->inputs[1 - i];
         op_node *n = v ? v->producer : NULL;
         product *st = state_of(n);
-        if (!st || n->n_inputs > 1 || !is_plain(st) || rewrite_only_reader(w, v) != add || !other ||
-            !value_is_f32(other) || !value_known_shape(v) || !value_same_shape(v, other))
+        if (!st || n->n_inputs > own_inputs(n) || !is_plain(st) || rewrite_only_reader(w, v) != add ||
+            !other || !value_is_f32(other) || !value_known_shape(v) || !value_same_shape(v, other))
             continue;
-        ir_value *inputs[2] = {n->inputs[0], other};
+        const size_t own = own_inputs(n);
+        ir_value *inputs[4];
+        memcpy(inputs, n->inputs, own * sizeof *inputs);
+        inputs[own] = other;
         n->state = NULL; /* it goes on in the new node, which stands where both inputs are there */
-        TRY(rewrite_insert(w, add, &op_product, n->name, inputs, 2, add->outputs, 1, st, NULL, err));
+        TRY(rewrite_insert(w, add, n->def, n->name, inputs, own + 1, add->outputs, 1, st, NULL, err));
         rewrite_remove(w, n);
         rewrite_remove(w, add);
         return CHURON_OK;
