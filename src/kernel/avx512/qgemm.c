@@ -64,6 +64,20 @@ INLINE __m512 finish(const qgemm_tile *t, size_t row, size_t panel, __mmask16 ma
     return _mm512_min_ps(_mm512_set1_ps(t->high), v);
 }
 
+static void store_rows(const qgemm_tile *t, size_t rows, size_t panels, const __m512i *sums) {
+    for (size_t r = 0; r < panels; r++) {
+        const __mmask16 mask = r + 1 == panels ? t->mask : (__mmask16)0xffff;
+        for (size_t i = 0; i < rows; i++, sums++) {
+            const __m512i sum = correct(t, i, r, *sums);
+            const size_t at = i * t->c_row + r * QGEMM_PANEL;
+            if (t->sums)
+                _mm512_mask_storeu_epi32(t->sums + at, mask, sum);
+            else
+                _mm512_mask_storeu_ps(t->y + at, mask, finish(t, i, r, mask, sum));
+        }
+    }
+}
+
 INLINE void tile_run(int T, int R, const qgemm_tile *t) {
     const row_steps steps = steps_of(t->a_row);
     __m512i acc[4][ROWS];
@@ -86,19 +100,14 @@ INLINE void tile_run(int T, int R, const qgemm_tile *t) {
             for (int r = 0; r < R; r++) acc[r][i] = _mm512_dpbusd_epi32(acc[r][i], x, w[r]);
         }
     }
+    /* A loop that is not unrolled reads the sums by number: from a copy, or they would live in memory. */
+    __m512i done[4 * ROWS];
     UNROLL
     for (int r = 0; r < R; r++) {
-        const __mmask16 mask = r + 1 == R ? t->mask : (__mmask16)0xffff;
         UNROLL
-        for (int i = 0; i < T; i++) {
-            const __m512i sum = correct(t, (size_t)i, (size_t)r, acc[r][i]);
-            const size_t at = (size_t)i * t->c_row + (size_t)r * QGEMM_PANEL;
-            if (t->sums)
-                _mm512_mask_storeu_epi32(t->sums + at, mask, sum);
-            else
-                _mm512_mask_storeu_ps(t->y + at, mask, finish(t, (size_t)i, (size_t)r, mask, sum));
-        }
+        for (int i = 0; i < T; i++) done[r * T + i] = acc[r][i];
     }
+    store_rows(t, (size_t)T, (size_t)R, done);
 }
 
 typedef void (*qgemm_fn)(const qgemm_tile *t);
