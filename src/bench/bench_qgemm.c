@@ -50,6 +50,59 @@ static char *lay_out(qgemm_job *job) {
     return memory;
 }
 
+/* ---- to 8 bits and back ----------------------------------------------------------------------------- */
+
+enum { VALUES = 128 * 384 }; /* a step's activations of a small BERT */
+
+typedef struct convert_job {
+    const kernels *k;
+    int which;
+    float *x, *scale;
+    int32_t *sums;
+    uint8_t *y;
+} convert_job;
+
+static void convert(void *ctx, const pool_member *me) {
+    const convert_job *j = ctx;
+    size_t from, to;
+    float least = 0.0f, most = 0.0f;
+    pool_split(me, VALUES, 64, &from, &to);
+    const size_t n = to - from;
+    switch (j->which) {
+    case 0:
+        j->k->range(j->x + from, n, &least, &most);
+        j->scale[me->index] = most - least;
+        break;
+    case 1: j->k->quantize_u8(j->x + from, n, 0.01f, 100, j->y + from); break;
+    default: j->k->requantize(j->sums + from, j->x + from, n, 3, 0, 255, j->y + from); break;
+    }
+}
+
+static status bench_conversions(const kernels *k, const bench_bounds *bounds, pool *threads,
+                                bench_visit visit, void *ctx, error *err) {
+    bool more = true;
+    static const char *const names[] = {"range", "quantize_u8", "requantize"};
+    static const size_t bytes[] = {4, 4, 8};
+    char *memory = mem_calloc(4, VALUES * sizeof(float));
+    if (!memory) return error_no_memory(err, "values to measure", 4 * VALUES * sizeof(float));
+    convert_job job = {.k = k, .x = (float *)(void *)memory};
+    job.scale = job.x + VALUES;
+    job.sums = (int32_t *)(void *)(job.scale + VALUES);
+    job.y = (uint8_t *)(job.sums + VALUES);
+    for (size_t i = 0; i < VALUES; i++) job.x[i] = (float)(i % 255) * 0.01f, job.sums[i] = (int32_t)i;
+    for (job.which = 0; job.which < 3 && more; job.which++) {
+        const double seconds = bench_best_time(threads, convert, &job, ROUNDS);
+        bench_row row = {.isa = k->name, .threads = pool_threads(threads), .seconds = seconds};
+        snprintf(row.name, sizeof row.name, "%s %d", names[job.which], VALUES);
+        row.gb_per_s = (double)(VALUES * bytes[job.which]) / seconds * 1e-9;
+        row.bound = BENCH_BOUND_READ;
+        row.fraction = row.gb_per_s / bench_bounds_read(bounds, VALUES * bytes[job.which]);
+        more = visit(ctx, &row);
+    }
+    mem_free(memory);
+    return CHURON_OK;
+}
+
 status bench_qgemms(const kernels *k, const bench_bounds *bounds, pool *threads, bench_visit visit, void *ctx,
                     error *err) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -68,7 +121,7 @@ status bench_qgemms(const kernels *k, const bench_bounds *bounds, pool *threads,
         row.bound = of_read > of_peak ? BENCH_BOUND_READ : BENCH_BOUND_INT8;
         row.fraction = of_read > of_peak ? of_read : of_peak;
         mem_free(memory);
-        if (!visit(ctx, &row)) break;
+        if (!visit(ctx, &row)) return CHURON_OK;
     }
-    return CHURON_OK;
+    return bench_conversions(k, bounds, threads, visit, ctx, err);
 }

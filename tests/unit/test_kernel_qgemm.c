@@ -245,6 +245,42 @@ static void test_transposed(void **state) {
     assert_int_equal(qgemm_packed_bytes(3, SIZE_MAX), 0);
 }
 
+/* A tile writes its rows and panels and nothing else. */
+static void test_one_tile(void **state) {
+    (void)state;
+    enum { ROW = 20 };
+    _Alignas(64) int8_t b[64];
+    const uint8_t a[8] = {1, 2, 3, 4, 255, 0, 255, 9};
+    const int32_t sums[16] = {0}, zero[2] = {0};
+    for (size_t i = 0; i < 64; i++) b[i] = (int8_t)(i - 128);
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *k = kernels_for((kernel_isa)isa);
+        if (!k) continue;
+        int32_t c[4 * ROW];
+        memset(c, 0xff, sizeof c);
+        const qgemm_tile t = {.a = a,
+                              .a_row = 4,
+                              .quads = 1,
+                              .b = b,
+                              .b_panel = 64,
+                              .sums = c + ROW,
+                              .c_row = ROW,
+                              .mask = 0x7,
+                              .b_sums = sums,
+                              .a_zero = zero};
+        k->qgemm_tile(&t, 2, 1);
+        for (size_t i = 0; i < 4 * ROW; i++) {
+            const size_t row = i / ROW - 1, j = i % ROW;
+            int32_t want = -1;
+            if (row < 2 && j < 3) {
+                want = 0;
+                for (size_t x = 0; x < 4; x++) want += a[row * 4 + x] * b[j * 4 + x];
+            }
+            assert_int_equal(c[i], want);
+        }
+    }
+}
+
 /* A product over nothing is zero. */
 static void test_nothing_to_sum(void **state) {
     (void)state;
@@ -344,7 +380,7 @@ int main(void) {
         cmocka_unit_test(test_sizes),      cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_wraps),      cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_quantize),   cmocka_unit_test(test_nothing_to_sum),
-        cmocka_unit_test(test_requantize),
+        cmocka_unit_test(test_requantize), cmocka_unit_test(test_one_tile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,9 +35,23 @@ INLINE __m256 finish(const qgemm_tile *t, size_t row, int half, __m256i mask, __
     return _mm256_min_ps(_mm256_set1_ps(t->high), v);
 }
 
-INLINE void tile_run(int T, const qgemm_tile *t) {
+static void store_rows(const qgemm_tile *t, size_t rows, const __m256i *sums) {
     const size_t columns = (size_t)__builtin_popcount(t->mask);
     const __m256i mask[2] = {vec_tail(columns), vec_tail(columns > HALF ? columns - HALF : 0)};
+    for (size_t i = 0; i < rows; i++) {
+        for (int h = 0; h < 2; h++, sums += 2) { /* hadd: columns 0 1 4 5 of both lanes, then 2 3 6 7 */
+            __m256i sum = _mm256_permute4x64_epi64(_mm256_hadd_epi32(sums[0], sums[1]), 0xd8);
+            sum = correct(t, i, h, sum);
+            const size_t at = i * t->c_row + (size_t)h * HALF;
+            if (t->sums)
+                _mm256_maskstore_epi32(t->sums + at, mask[h], sum);
+            else
+                _mm256_maskstore_ps(t->y + at, mask[h], finish(t, i, h, mask[h], sum));
+        }
+    }
+}
+
+INLINE void tile_run(int T, const qgemm_tile *t) {
     __m256i acc[ROWS][GROUPS];
     UNROLL
     for (int i = 0; i < T; i++) {
@@ -57,19 +71,14 @@ INLINE void tile_run(int T, const qgemm_tile *t) {
             for (int i = 0; i < T; i++) acc[i][g] = _mm256_add_epi32(acc[i][g], _mm256_madd_epi16(x[i], w));
         }
     }
+    /* A loop that is not unrolled reads the sums by number: from a copy, or they would live in memory. */
+    __m256i done[ROWS * GROUPS];
     UNROLL
     for (int i = 0; i < T; i++) {
         UNROLL
-        for (int h = 0; h < 2; h++) { /* hadd: columns 0 1 4 5 of both lanes, then 2 3 6 7 */
-            __m256i sum = _mm256_hadd_epi32(acc[i][2 * h], acc[i][2 * h + 1]);
-            sum = correct(t, (size_t)i, h, _mm256_permute4x64_epi64(sum, 0xd8));
-            const size_t at = (size_t)i * t->c_row + (size_t)h * HALF;
-            if (t->sums)
-                _mm256_maskstore_epi32(t->sums + at, mask[h], sum);
-            else
-                _mm256_maskstore_ps(t->y + at, mask[h], finish(t, (size_t)i, h, mask[h], sum));
-        }
+        for (int g = 0; g < GROUPS; g++) done[i * GROUPS + g] = acc[i][g];
     }
+    store_rows(t, (size_t)T, done);
 }
 
 static void tile_1(const qgemm_tile *t) {
