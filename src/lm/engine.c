@@ -280,22 +280,35 @@ void engine_load_get(engine *e, engine_load *out) {
     pthread_mutex_unlock(&e->lock);
 }
 
+static engine_tenant_load load_of(const sched_tenant *t) {
+    engine_tenant_load l = {.running = t->running,
+                            .waiting = t->waiting,
+                            .waiting_tokens = t->waiting_tokens,
+                            .prompt_tokens = t->prompt_tokens,
+                            .generated_tokens = t->generated_tokens};
+    memcpy(l.name, t->name, strnlen(t->name, sizeof l.name - 1));
+    return l;
+}
+
 size_t engine_tenants_get(engine *e, engine_tenant_load *out, size_t capacity) {
     size_t n = 0;
     pthread_mutex_lock(&e->lock);
     for (const sched_tenant *t = sched_tenants(e->sched); t; t = t->next) {
         if (!t->asked) continue;
-        if (n < capacity) {
-            out[n] = (engine_tenant_load){.running = t->running,
-                                          .waiting = t->waiting,
-                                          .waiting_tokens = t->waiting_tokens,
-                                          .prompt_tokens = t->prompt_tokens,
-                                          .generated_tokens = t->generated_tokens};
-            const size_t len = strnlen(t->name, sizeof out[n].name - 1);
-            memcpy(out[n].name, t->name, len);
-        }
+        if (n < capacity) out[n] = load_of(t);
         n++;
     }
     pthread_mutex_unlock(&e->lock);
     return n;
+}
+
+bool engine_tenant_get(engine *e, const char *name, engine_tenant_load *out) {
+    *out = (engine_tenant_load){0};
+    pthread_mutex_lock(&e->lock);
+    const sched_tenant *t = sched_tenants(e->sched);
+    while (t && strcmp(t->name, name) != 0) t = t->next;
+    const bool found = t && t->asked;
+    if (found) *out = load_of(t);
+    pthread_mutex_unlock(&e->lock);
+    return found;
 }

@@ -186,6 +186,8 @@ typedef struct engine_tenant_load {
 } engine_tenant_load;
 /* Up to `capacity` tenants that have asked for something; returns how many there are. Any thread. */
 size_t engine_tenants_get(engine *e, engine_tenant_load *out, size_t capacity);
+/* The one of that name; false (and zeros) if it has not asked. Any thread. */
+bool engine_tenant_get(engine *e, const char *name, engine_tenant_load *out);
 size_t engine_context(const engine *e);
 kv_type engine_kv_type(const engine *e);
 

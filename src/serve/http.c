@@ -121,13 +121,14 @@ static int refuse(const char **why, const char *line) {
 }
 
 int http_check_fields(const http_field *fields, size_t n, int minor, const char **why) {
-    size_t hosts = 0, lengths = 0, codings = 0;
+    size_t hosts = 0, tenants = 0, lengths = 0, codings = 0;
     *why = "";
     for (size_t i = 0; i < n; i++) {
         const char *name = fields[i].name, *value = fields[i].value;
         if (!is_token(name)) return refuse(why, "header name: expected a token (RFC 9110), got other bytes");
         if (!is_field_value(value)) return refuse(why, "header value: expected no control characters");
         if (strcasecmp(name, "Host") == 0) hosts++;
+        if (strcasecmp(name, "X-Churon-Tenant") == 0) tenants++; /* a gateway's beside the client's own */
         if (strcasecmp(name, "Content-Length") == 0) {
             lengths++;
             if (!is_digits(value)) return refuse(why, "Content-Length: expected decimal digits only");
@@ -144,6 +145,7 @@ int http_check_fields(const http_field *fields, size_t n, int minor, const char 
     if (lengths && codings) {
         return refuse(why, "Content-Length: expected it alone, got Transfer-Encoding beside it");
     }
+    if (tenants > 1) return refuse(why, "X-Churon-Tenant: expected at most once, got several");
     if (hosts > 1) return refuse(why, "Host: expected once, got several");
     if (hosts == 0 && minor >= 1) return refuse(why, "Host: expected once, got none");
     return 0;

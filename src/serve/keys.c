@@ -51,7 +51,7 @@ static status read_weight(const char *text, size_t len, double *out, const char 
     if (len > 0 && len < sizeof copy && text[0] >= '0' && text[0] <= '9') {
         memcpy(copy, text, len);
         copy[len] = '\0';
-        v = strtod(copy, &end);
+        if (copy[strspn(copy, "0123456789.eE+-")] == '\0') v = strtod(copy, &end);
     }
     if (end == copy || *end || !(v > 0 && v <= KEYS_WEIGHT_MAX)) {
         return error_set(err, CHURON_INVALID, "keys: %s:%zu: weight: expected a number over 0 and up to %g",
@@ -61,9 +61,14 @@ static status read_weight(const char *text, size_t len, double *out, const char 
     return CHURON_OK;
 }
 
+static status said_twice(const char *what, const char *name, size_t line, error *err) {
+    return error_set(err, CHURON_INVALID, "keys: %s:%zu: %s: expected once, got twice", name, line, what);
+}
+
 static status read_word(api_key *k, word w, bool *weighed, const char *name, size_t line, error *err) {
     size_t len;
     const char *value = after(w, "tenant=", &len);
+    if (value && k->tenant[0] && k->tenant[0] != '#') return said_twice("tenant", name, line, err);
     if (value) {
         if (!tenant_name_is_valid(value, len)) {
             return error_set(err, CHURON_INVALID,
@@ -75,6 +80,7 @@ static status read_word(api_key *k, word w, bool *weighed, const char *name, siz
         return CHURON_OK;
     }
     value = after(w, "weight=", &len);
+    if (value && *weighed) return said_twice("weight", name, line, err);
     if (value) {
         *weighed = true;
         return read_weight(value, len, &k->weight, name, line, err);
@@ -116,6 +122,16 @@ static status read_line(key_list *l, bool *heavy, const char *p, const char *end
     if (key.len == 0 || key.at[0] == '#') return CHURON_OK;
     if (l->n == MAX_KEYS) {
         return error_set(err, CHURON_LIMIT, "keys: %s:%zu: expected at most %d keys", name, line, MAX_KEYS);
+    }
+    for (size_t i = 0; i < key.len; i++) {
+        if ((unsigned char)key.at[i] > 0x20 && (unsigned char)key.at[i] < 0x7f) continue;
+        return error_set(err, CHURON_INVALID,
+                         "keys: %s:%zu: key: expected visible ASCII characters, got byte 0x%02x at %zu", name,
+                         line, (unsigned char)key.at[i], i);
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        if (strlen(l->items[i].key) == key.len && memcmp(l->items[i].key, key.at, key.len) == 0)
+            return said_twice("key", name, line, err);
     }
     api_key *k = &l->items[l->n];
     bool weighed = false;

@@ -196,34 +196,25 @@ tenant *measure_tenant(server *s, const char *name) {
     return t;
 }
 
-size_t measure_tenant_loads(server *s, size_t *all) {
-    *all = engine_tenants_get(s->engine, s->tenant_loads, MAX_TENANT_LOADS);
-    return *all < MAX_TENANT_LOADS ? *all : MAX_TENANT_LOADS;
-}
-
-static void update_tenants(server *s) {
-    typedef struct sums {
-        double running, waiting, waiting_tokens;
-    } sums;
+/* The tenants that are counted apart; what is left of the whole is the others'. */
+static void update_tenants(server *s, const engine_load *all) {
     server_metrics *m = &s->m;
-    sums sum[MEASURE_MAX_TENANTS + 1] = {0};
-    size_t all;
-    const size_t n = measure_tenant_loads(s, &all);
-    for (size_t i = 0; i < n; i++) {
-        const engine_tenant_load *l = &s->tenant_loads[i];
-        size_t k = 0;
-        while (k < m->n_tenants && strcmp(m->tenants[k].name, l->name) != 0) k++;
-        if (k == m->n_tenants) k = MEASURE_MAX_TENANTS; /* not known apart */
-        sum[k].running += (double)l->running;
-        sum[k].waiting += (double)l->waiting;
-        sum[k].waiting_tokens += (double)l->waiting_tokens;
+    size_t running = all->running, waiting = all->waiting, waiting_tokens = all->waiting_tokens;
+    for (size_t k = 0; k < m->n_tenants; k++) {
+        engine_tenant_load l;
+        (void)engine_tenant_get(s->engine, m->tenants[k].name, &l);
+        metric_set(m->tenants[k].running, (double)l.running);
+        metric_set(m->tenants[k].waiting, (double)l.waiting);
+        metric_set(m->tenants[k].waiting_tokens, (double)l.waiting_tokens);
+        running -= l.running < running ? l.running : running;
+        waiting -= l.waiting < waiting ? l.waiting : waiting;
+        waiting_tokens -= l.waiting_tokens < waiting_tokens ? l.waiting_tokens : waiting_tokens;
     }
-    for (size_t k = 0; k <= MEASURE_MAX_TENANTS; k++) { /* one without a name has no series: nothing is set */
-        metric_set(m->tenants[k].running, sum[k].running);
-        metric_set(m->tenants[k].waiting, sum[k].waiting);
-        metric_set(m->tenants[k].waiting_tokens, sum[k].waiting_tokens);
-    }
-    metric_set(m->tenants_known, (double)all);
+    tenant *others = &m->tenants[MEASURE_MAX_TENANTS]; /* without a name it has no series: nothing is set */
+    metric_set(others->running, (double)running);
+    metric_set(others->waiting, (double)waiting);
+    metric_set(others->waiting_tokens, (double)waiting_tokens);
+    metric_set(m->tenants_known, (double)engine_tenants_get(s->engine, NULL, 0));
 }
 
 /* ---- scrape ----------------------------------------------------------------------------------------- */
@@ -260,7 +251,7 @@ void measure_update(server *s) {
     metric_add(m->drafted, l.drafted - m->counted.drafted);
     metric_add(m->accepted, l.accepted - m->counted.accepted);
     m->counted = l;
-    update_tenants(s);
+    update_tenants(s, &l);
     metric_set(m->connections, (double)http_server_connections(s->http));
     metric_set(m->exchanges, (double)http_server_exchanges(s->http));
     metric_set(m->resident, resident_bytes());

@@ -40,9 +40,7 @@ MUST_USE status measure_create(struct server *s, error *err);
 void measure_free(struct server *s);
 void measure_update(struct server *s); /* gauges and totals of the engine, before a scrape */
 tenant *measure_tenant(struct server *s, const char *name);
-/* Asks the engine anew what its tenants do, into s->tenant_loads; returns how many of them are there (the
- * last that came, if there are more than fit) and sets *all to how many it knows. */
-size_t measure_tenant_loads(struct server *s, size_t *all);
+
 
 metric *server_counter_refused(struct server *s, const char *reason);
 metric *server_counter_cancelled(struct server *s, const char *reason);

@@ -11,7 +11,7 @@
 #include <event2/event.h>
 #include <pthread.h>
 
-enum { MAX_LIVE_CHOICES = 1024, REQUEST_ID_MAX = 64, MAX_TENANT_LOADS = 256 };
+enum { MAX_LIVE_CHOICES = 1024, REQUEST_ID_MAX = 64 };
 
 typedef struct server_key {
     char digest[DIGEST_HEX];
@@ -53,7 +53,6 @@ struct server {
     size_t live_choices, n_answers;
     size_t max_answers;   /* fewer than connections, so that some are left to be told that it is full */
     bool several_tenants; /* among the keys */
-    engine_tenant_load tenant_loads[MAX_TENANT_LOADS]; /* see measure_tenant_loads */
     struct answer *answers;                            /* all, for stopping */
     struct answer *dirty;                              /* with output that this round of the feed brought */
     size_t longest_token;                              /* bytes */

@@ -145,3 +145,25 @@ def test_load(server):
     server.idle()
     for t in asked:
         t.join(10)
+
+
+def test_no_tenant_takes_every_place(churon, tiny):
+    """Places for requests and for answers are shared as the queue is: one tenant gets half, others still come in."""
+    with Server(churon, tiny, "--max-running", "2") as s:
+        red, blue = {"X-Churon-Tenant": "red"}, {"X-Churon-Tenant": "blue"}
+        assert s.json("/v1/completions", {"prompt": "a", "max_tokens": 1}, headers=blue)[0] == 200
+        asked = [Asked(s, red, prompt="x", n=128, max_tokens=1000) for _ in range(8)]
+        wait_for(lambda: len(listed(s)) >= 4 and s.json("/load")[1])
+        wait_for(lambda: any(not a.is_alive() for a in asked) or len(listed(s)) == 8)
+        assert s.json("/v1/completions", {"prompt": "hello", "max_tokens": 2}, headers=blue)[0] == 200
+        end_all(s)
+        for a in asked:
+            a.join()
+        refused = [a.result[1]["error"]["message"] for a in asked if a.result[0] == 429]
+        assert refused and all("of this tenant" in m for m in refused), refused
+
+
+def test_what_can_never_wait_is_refused_for_good(churon, tiny):
+    with Server(churon, tiny, "--max-queued-tokens", "1000") as s:
+        status, answer = s.json("/v1/completions", {"prompt": [5] * 100, "n": 11, "max_tokens": 1})
+        assert status == 400 and "1000" in answer["error"]["message"] and "1100" in answer["error"]["message"], answer

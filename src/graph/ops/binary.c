@@ -147,8 +147,8 @@ static void pow_f32(const void *pa, const void *pb, void *po, size_t n, binary_f
     BINARY(sub_##suffix, T, T, x - y)                                                                        \
     BINARY(mul_##suffix, T, T, x *y)                                                                         \
     BINARY(div_##suffix, T, T, x / y)                                                                        \
-    BINARY(max_##suffix, T, T, (x > y) | (x != x) ? x : y)                                                   \
-    BINARY(min_##suffix, T, T, (x < y) | (x != x) ? x : y)                                                   \
+    BINARY(max_##suffix, T, T, ((x > y) | (x != x)) ? x : y)                                                 \
+    BINARY(min_##suffix, T, T, ((x < y) | (x != x)) ? x : y)                                                 \
     BINARY(prelu_##suffix, T, T, x < 0 ? x * y : x)                                                          \
     BINARY(equal_##suffix, T, uint8_t, x == y)                                                               \
     BINARY(less_##suffix, T, uint8_t, x < y)                                                                 \

@@ -160,12 +160,20 @@ static status start_choice(answer *a, choice *c, size_t index, const token_list 
 
 static status start_choices(answer *a, error *err) {
     const openai_request *r = &a->req;
+    const size_t most = a->server->o.max_queued_tokens;
+    size_t total = 0; /* every choice waits with its whole prompt */
     for (size_t i = 0; i < a->n_choices; i += r->best_of) {
         token_list ids = {0};
         status st = prompt_ids(a->server, r, i / r->best_of, &ids, err);
         if (st == CHURON_OK)
             st = server_check_length(a->server, r->kind == OPENAI_CHAT ? "messages" : "prompt", ids.len,
                                      r->max_tokens, err);
+        total += ids.len * r->best_of;
+        if (st == CHURON_OK && total > most) {
+            st = error_set(err, CHURON_INVALID,
+                           "%s: expected at most %zu tokens in the prompts of all choices, got %zu",
+                           r->kind == OPENAI_CHAT ? "messages" : "prompt", most, total);
+        }
         for (size_t k = i; st == CHURON_OK && k < i + r->best_of; k++) {
             choice *c = &a->choices[k];
             c->answer = a;
@@ -242,41 +250,46 @@ static status start(server *s, http_exchange *x, openai_kind kind, answer **out,
     return CHURON_OK;
 }
 
-/* How many prompt tokens of the caller's tenant wait; *several: are there others that may come? */
-static size_t waiting_of_tenant(server *s, bool *several) {
-    size_t all;
-    const size_t n = measure_tenant_loads(s, &all);
-    *several = all > 1 || s->several_tenants;
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(s->tenant_loads[i].name, s->caller.tenant) == 0) return s->tenant_loads[i].waiting_tokens;
+/* One of several tenants may take of a bounded thing only as much as stays free (dynamic thresholds,
+ * Choudhury and Hahne 1998): one that floods gets half, and the others still come in. */
+static status check_share(const server *s, const char *what, size_t own, size_t used, size_t most,
+                          error *err) {
+    if (used >= most) {
+        return error_set(err, CHURON_BUSY, "queue: expected at most %zu %s, got %zu already", most, what,
+                         used);
     }
-    return 0;
+    const bool several = s->several_tenants || engine_tenants_get(s->engine, NULL, 0) > 1;
+    if (!several || own == 0 || own < most - used) return CHURON_OK;
+    return error_set(err, CHURON_BUSY,
+                     "queue: expected at most %zu %s of this tenant (as many as are free), got %zu already",
+                     most - used, what, own);
+}
+
+/* What the caller's tenant has under way. */
+static size_t own_answers(const server *s, size_t *choices) {
+    size_t n = 0;
+    *choices = 0;
+    for (const answer *a = s->answers; a; a = a->next) {
+        if (strcmp(a->tenant_name, s->caller.tenant) != 0) continue;
+        n++;
+        *choices += a->n_choices;
+    }
+    return n;
 }
 
 /* What can be known to be refused is refused before its body is read: the more come, the less each may cost.
- * One of several tenants may fill the queue only as far as as much stays free as it has waiting (dynamic
- * thresholds, Choudhury and Hahne 1998): one that floods gets half, and the others still come in. */
+ */
 static status check_queue(server *s, error *err) {
     engine_load l;
     engine_load_get(s->engine, &l);
-    const size_t most = s->o.max_queued_tokens;
-    if (s->n_answers >= s->max_answers || s->live_choices >= MAX_LIVE_CHOICES) {
-        return error_set(err, CHURON_BUSY,
-                         "queue: expected at most %zu requests and %d answers at once, got as many",
-                         s->max_answers, MAX_LIVE_CHOICES);
-    }
-    if (l.waiting_tokens >= most) {
-        return error_set(err, CHURON_BUSY, "queue: expected at most %zu waiting tokens, got %zu already",
-                         most, l.waiting_tokens);
-    }
-    if (l.waiting_tokens == 0) return CHURON_OK;
-    bool several;
-    const size_t own = waiting_of_tenant(s, &several);
-    if (!several || own < most - l.waiting_tokens) return CHURON_OK;
-    return error_set(
-        err, CHURON_BUSY,
-        "queue: expected at most %zu waiting tokens of this tenant (as many as are free), got %zu already",
-        most - l.waiting_tokens, own);
+    engine_tenant_load own = {0};
+    size_t choices;
+    const size_t answers = own_answers(s, &choices);
+    TRY(check_share(s, "requests at once", answers, s->n_answers, s->max_answers, err));
+    TRY(check_share(s, "answers at once", choices, s->live_choices, MAX_LIVE_CHOICES, err));
+    if (l.waiting_tokens > 0) (void)engine_tenant_get(s->engine, s->caller.tenant, &own);
+    return check_share(s, "waiting tokens", own.waiting_tokens, l.waiting_tokens, s->o.max_queued_tokens,
+                       err);
 }
 
 static void serve(server *s, http_exchange *x, openai_kind kind) {
