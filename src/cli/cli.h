@@ -47,5 +47,6 @@ int graph_cmd_run(int argc, char **argv);
 int graph_cmd_inspect(int argc, char **argv);
 int graph_cmd_bench(int argc, char **argv);
 int graph_cmd_verify(int argc, char **argv); /* verify MODEL: two ways of computing */
+int graph_cmd_serve(int argc, char **argv);
 
 #endif

@@ -142,6 +142,7 @@ static status serve(lm_bundle *b, const char *id, const char *digest, const serv
 }
 
 int cmd_serve(int argc, char **argv) {
+    if (graph_is_asked(argc, argv)) return graph_cmd_serve(argc, argv);
     const double start = clock_seconds();
     arg_common common = {0};
     serve_flags f = {.host = "127.0.0.1", .port = 8080};
@@ -243,7 +244,8 @@ int cmd_serve(int argc, char **argv) {
                            .synopsis = "MODEL",
                            .summary = "Serves a model over HTTP in OpenAI's protocol, with a chat page at /.",
                            .details =
-                               "SIGTERM or Ctrl-C lets running answers end; a second one stops at once.",
+                               "SIGTERM or Ctrl-C lets running answers end; a second one stops at once.\n"
+                               "A graph has options of its own: churon serve MODEL.onnx --help.",
                            .example = "churon serve model.gguf --port 8080",
                            .options = options,
                            .n_options = sizeof options / sizeof *options,

@@ -295,6 +295,11 @@ status run_check(op_run *r, error *err) {
     if (x->deadline != 0 && clock_seconds() > x->deadline) {
         return op_error(r->node, err, CHURON_LIMIT, "time: the deadline has passed");
     }
+    /* Relaxed: nothing else is read from whom has set it. */
+    const atomic_bool *cancel = x->options ? x->options->cancel : NULL;
+    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
+        return op_error(r->node, err, CHURON_CANCELLED, "the run was cancelled");
+    }
     return CHURON_OK;
 }
 
@@ -439,7 +444,7 @@ static op_run begin_step(exec *x, const exec_step *step, exec_frame *f) {
 /* `index`: the step's number if the run is watched, else SIZE_MAX. */
 static status run_step(exec *x, const exec_step *step, exec_frame *f, size_t index, error *err) {
     op_run r = begin_step(x, step, f);
-    if (x->deadline != 0) TRY(run_check(&r, err));
+    if (x->deadline != 0 || x->options) TRY(run_check(&r, err));
     bool told = x->options && x->options->on_node;
     double started = told ? clock_seconds() : 0;
     exec_mark mark = exec_scratch_mark(x);
@@ -485,7 +490,7 @@ static status run_planned(exec *x, const ir_graph *g, const bucket *b, error *er
     for (size_t i = 0; i < b->n_steps; i++) {
         const bucket_step *s = &b->steps[i];
         op_run r = begin_step(x, s->step, f);
-        if (x->deadline != 0) TRY(run_check(&r, err));
+        if (x->deadline != 0 || x->options) TRY(run_check(&r, err));
         double started = told ? clock_seconds() : 0;
         exec_mark mark = exec_scratch_mark(x);
         status st;

@@ -11,6 +11,8 @@
 #include "base/pool.h"
 #include "format/onnx.h"
 
+#include <stdatomic.h>
+
 typedef struct graph graph;
 typedef struct graph_session graph_session;
 
@@ -61,8 +63,9 @@ typedef struct graph_event {
 } graph_event;
 
 typedef struct graph_run_options {
-    double deadline;    /* clock_seconds(); 0: none */
-    const bool *wanted; /* [n_outputs]; NULL: all */
+    double deadline;           /* clock_seconds(); 0: none */
+    const atomic_bool *cancel; /* set by any thread: the run ends with CHURON_CANCELLED; NULL: never */
+    const bool *wanted;        /* [n_outputs]; NULL: all */
     /* Optional: called after each node, of bodies too (verify --nodes, bench's slowest nodes). */
     void (*on_node)(void *user, const graph_event *e);
     void *user;

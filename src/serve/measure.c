@@ -1,12 +1,12 @@
 /* measure.c: see measure.h. Names are vLLM's where the meaning is the same, Churon's own otherwise. */
 #include "serve/measure.h"
 
+#include "observe/process.h"
 #include "serve/server_internal.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Seconds: a small model's token takes half a millisecond, a large one's prompt minutes. */
 static const double fine_seconds[] = {0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015,
@@ -219,15 +219,6 @@ static void update_tenants(server *s, const engine_load *all) {
 
 /* ---- scrape ----------------------------------------------------------------------------------------- */
 
-static double resident_bytes(void) {
-    unsigned long long pages = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (!f) return 0;
-    if (fscanf(f, "%llu %llu", &pages, &resident) != 2) resident = 0;
-    fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE);
-}
-
 void measure_update(server *s) {
     engine_load l;
     engine_load_get(s->engine, &l);
@@ -254,5 +245,5 @@ void measure_update(server *s) {
     update_tenants(s, &l);
     metric_set(m->connections, (double)http_server_connections(s->http));
     metric_set(m->exchanges, (double)http_server_exchanges(s->http));
-    metric_set(m->resident, resident_bytes());
+    metric_set(m->resident, process_resident_bytes());
 }
