@@ -7,9 +7,9 @@
  * Errors: every call that can fail returns a status and, if `err` is not NULL, fills it with one line that
  * names what was wrong, what was expected and what came. The library never prints, exits or aborts.
  *
- * Threads: a model is immutable and may be used by many threads at once. A sequence belongs to one thread at
- * a time. Sequences that generate at the same time on different threads are decoded together, and each gets
- * the same bytes as it would alone.
+ * Threads: models and graphs are immutable and may be used by many threads at once. A sequence or a session
+ * belongs to one thread at a time. Sequences that generate at the same time on different threads are decoded
+ * together, and each gets the same bytes as it would alone.
  */
 #ifndef CHURON_H
 #define CHURON_H
@@ -206,6 +206,106 @@ CHURON_API CHURON_MUST_USE churon_status churon_sequence_generate(churon_sequenc
                                                                   churon_text_fn on_text, void *user,
                                                                   churon_generation *result,
                                                                   churon_error *err);
+
+/* ---- graphs (ONNX) ---------------------------------------------------------------------------------- */
+
+/* A graph is immutable and may be used by many threads at once; a session, which holds what a run needs,
+ * belongs to one thread at a time. Results depend neither on threads nor on what else runs. */
+typedef struct churon_graph churon_graph;
+typedef struct churon_session churon_session;
+
+enum { CHURON_MAX_RANK = 12 };
+
+/* Element types, with ONNX's numbers. Types of fewer than 8 bits take a byte an element. */
+typedef enum churon_dtype {
+    CHURON_NO_DTYPE = 0, /* no tensor: a sequence, a map, an optional, or absent */
+    CHURON_F32 = 1,
+    CHURON_U8 = 2,
+    CHURON_I8 = 3,
+    CHURON_U16 = 4,
+    CHURON_I16 = 5,
+    CHURON_I32 = 6,
+    CHURON_I64 = 7,
+    CHURON_STRING = 8, /* churon_text */
+    CHURON_BOOL = 9,   /* a byte, 0 or 1 */
+    CHURON_F16 = 10,
+    CHURON_F64 = 11,
+    CHURON_U32 = 12,
+    CHURON_U64 = 13,
+    CHURON_C64 = 14,  /* float[2] */
+    CHURON_C128 = 15, /* double[2] */
+    CHURON_BF16 = 16  /* 17 and up: float8 and the types below 8 bits, as ONNX numbers them */
+} churon_dtype;
+
+typedef struct churon_text { /* an element of a string tensor */
+    const char *data;
+    size_t len;
+} churon_text;
+
+typedef struct churon_graph_options {
+    size_t size;         /* sizeof(churon_graph_options) */
+    uint32_t threads;    /* of each session; 0: physical cores */
+    bool no_denormals;   /* subnormal results of f32 arithmetic become zero */
+    uint64_t max_memory; /* bytes that a run may hold; 0: half of what is free */
+} churon_graph_options;
+
+typedef struct churon_port { /* an input or an output */
+    size_t size;             /* sizeof(churon_port), set by the caller */
+    const char *name;        /* borrowed, as are dim_names; live as long as the graph */
+    churon_dtype dtype;
+    bool has_rank; /* false: any shape */
+    uint32_t rank;
+    int64_t dims[CHURON_MAX_RANK];          /* -1: open */
+    const char *dim_names[CHURON_MAX_RANK]; /* of open dimensions, or NULL */
+} churon_port;
+
+/* A dense tensor, elements in row-major order. Nothing is owned by the struct. Zero-initialise. */
+typedef struct churon_tensor {
+    churon_dtype dtype;
+    uint32_t rank; /* 0: a scalar, one element */
+    int64_t dims[CHURON_MAX_RANK];
+    void *data;   /* aligned to its elements */
+    size_t bytes; /* that data holds; of strings, those of the churon_text array */
+    bool lent;    /* set by churon_session_run: data is the session's, and nobody's after its next run */
+} churon_tensor;
+
+typedef struct churon_run_options {
+    size_t size;        /* sizeof(churon_run_options) */
+    double timeout_s;   /* 0: none. Over it: CHURON_LIMIT within one node */
+    const bool *wanted; /* [outputs]; NULL: every output that is a tensor */
+} churon_run_options;
+
+/* Opens an .onnx file: checks all of it, infers shapes, packs weights. `options` may be NULL. Operators that
+ * this version lacks: CHURON_UNSUPPORTED, all of them listed. */
+CHURON_API CHURON_MUST_USE churon_status churon_graph_open(churon_graph **out, const char *path,
+                                                           const churon_graph_options *options,
+                                                           churon_error *err);
+/* Gives the graph back. Sessions keep it alive until they are closed. */
+CHURON_API void churon_graph_close(churon_graph *graph);
+
+CHURON_API size_t churon_graph_inputs(const churon_graph *graph); /* their number; 0 for NULL */
+CHURON_API size_t churon_graph_outputs(const churon_graph *graph);
+CHURON_API CHURON_MUST_USE churon_status churon_graph_input(const churon_graph *graph, size_t i,
+                                                            churon_port *port, churon_error *err);
+CHURON_API CHURON_MUST_USE churon_status churon_graph_output(const churon_graph *graph, size_t i,
+                                                             churon_port *port, churon_error *err);
+
+CHURON_API CHURON_MUST_USE churon_status churon_session_open(churon_session **out, churon_graph *graph,
+                                                             churon_error *err);
+CHURON_API void churon_session_close(churon_session *session);
+
+/* Runs the graph. inputs [churon_graph_inputs] in the graph's order are borrowed during the call and never
+ * written; dtype CHURON_NO_DTYPE leaves an optional input out. outputs [churon_graph_outputs]:
+ * - data not NULL: the caller's memory of `bytes`, into which the elements are copied. Too little of it:
+ *   CHURON_LIMIT; dtype, dims and bytes then say what it takes, and no data was written.
+ * - data NULL, or lent by a run before: data is lent by the session until its next run or close.
+ * Either way dtype, rank, dims and bytes are set: put the room back into bytes before the next run. Outputs
+ * that are not wanted or are no tensors get CHURON_NO_DTYPE and 0 bytes. Strings' bytes are always lent. */
+CHURON_API CHURON_MUST_USE churon_status churon_session_run(churon_session *session,
+                                                            const churon_tensor *inputs,
+                                                            churon_tensor *outputs,
+                                                            const churon_run_options *options,
+                                                            churon_error *err);
 
 #ifdef __cplusplus
 }

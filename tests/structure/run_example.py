@@ -1,9 +1,12 @@
-"""Runs a program of examples/ with the real model: `run_example.py PROGRAM`. It must end with status 0 and say
-something; without a model it must refuse in one line. Exit 77 (skip) if the model cannot be had."""
+"""Runs a program of examples/: `run_example.py PROGRAM`. It must end with status 0 and say what it should; without a
+model it must refuse in one line. Those of language models run with the real one: exit 77 (skip) if it cannot be had.
+classify runs with examples/iris.onnx, four measures standing for an image."""
 
 import pathlib
+import struct
 import subprocess
 import sys
+import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "tests" / "tools"))
@@ -11,11 +14,34 @@ sys.path.insert(0, str(TOP / "tests" / "tools"))
 import real_model  # noqa: E402
 
 
+def refuses(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0 and len(done.stderr.strip().splitlines()) == 1:
+        return True
+    print(f"{' '.join(map(str, command[1:]))}: expected one line and a failure, got {done.returncode}: {done.stderr}")
+    return False
+
+
+def classify(program):
+    iris = TOP / "examples" / "iris.onnx"
+    with tempfile.TemporaryDirectory() as folder:
+        image = pathlib.Path(folder) / "image.f32"
+        image.write_bytes(struct.pack("<4f", 5.1, 3.5, 1.4, 0.2))
+        done = subprocess.run([program, iris, image, "2"], capture_output=True, text=True, timeout=60)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        scores = [float(line[1]) for line in lines if len(line) == 3]
+        if done.returncode != 0 or len(scores) != 2 or lines[0][0] != "0" or not scores[0] > 0.9 > scores[1]:
+            print(f"expected two classes, 0 first, and status 0, got status {done.returncode}: {done.stdout}{done.stderr}")
+            return 1
+        image.write_bytes(b"short")
+        return 0 if refuses(program, iris, image) and refuses(program, "/nowhere/model.onnx", image) else 1
+
+
 def main():
     program = sys.argv[1]
-    absent = subprocess.run([program, "/nowhere/model.gguf", "Hello"], capture_output=True, text=True, timeout=60)
-    if absent.returncode == 0 or len(absent.stderr.strip().splitlines()) != 1:
-        print(f"without a model: expected one line and a failure, got {absent.returncode}: {absent.stderr}")
+    if pathlib.Path(program).name == "example_classify":
+        return classify(program)
+    if not refuses(program, "/nowhere/model.gguf", "Hello"):
         return 1
     model, reason = real_model.get()
     if reason:
