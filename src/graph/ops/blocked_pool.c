@@ -40,6 +40,16 @@ typedef struct pool_job {
     size_t in_h, in_w, out_h, out_w;
 } pool_job;
 
+/* A NaN among the pixels, or infinities of both signs. */
+static bool may_hold_nan(const float *x, size_t pixels) {
+    float sum[CONV_BLOCK] = {0}, all = 0.0f;
+    for (size_t i = 0; i < pixels; i++) {
+        for (size_t l = 0; l < CONV_BLOCK; l++) sum[l] += x[i * CONV_BLOCK + l];
+    }
+    for (size_t l = 0; l < CONV_BLOCK; l++) all += sum[l];
+    return isnan(all);
+}
+
 static void mean_part(void *ctx, size_t from, size_t to) {
     const pool_job *j = ctx;
     const size_t pixels = j->in_h * j->in_w;
@@ -62,7 +72,12 @@ static void inside(size_t o, size_t stride, size_t pad, size_t kernel, size_t in
     if (*from > *to) *from = *to;
 }
 
-static void one_pixel(const pool_job *j, const float *x, size_t oy, size_t ox, float *y) {
+/* For rows that hold a NaN; the loop of one_pixel, which loses it, is four times as fast. */
+static void max_with_nan(const float *v, float acc[CONV_BLOCK]) {
+    for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = v[l] > acc[l] || isnan(v[l]) ? v[l] : acc[l];
+}
+
+static void one_pixel(const pool_job *j, bool nan, const float *x, size_t oy, size_t ox, float *y) {
     const blocked_pool *st = j->st;
     size_t y0, y1, x0, x1;
     inside(oy, st->stride_h, st->pad_top, st->kernel_h, j->in_h, &y0, &y1);
@@ -73,8 +88,10 @@ static void one_pixel(const pool_job *j, const float *x, size_t oy, size_t ox, f
         const float *row = x + (iy * j->in_w) * CONV_BLOCK;
         for (size_t ix = x0; ix < x1; ix++) {
             const float *v = row + ix * CONV_BLOCK;
-            if (st->kind == BLOCKED_MAX) {
-                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = v[l] > acc[l] || isnan(v[l]) ? v[l] : acc[l];
+            if (nan) {
+                max_with_nan(v, acc);
+            } else if (st->kind == BLOCKED_MAX) {
+                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = acc[l] > v[l] ? acc[l] : v[l];
             } else {
                 for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] += v[l];
             }
@@ -99,7 +116,11 @@ static void window_part(void *ctx, size_t from, size_t to) {
         const size_t b = i / j->out_h, oy = i % j->out_h;
         const float *x = j->x + b * j->in_h * j->in_w * CONV_BLOCK;
         float *y = j->y + i * j->out_w * CONV_BLOCK;
-        for (size_t ox = 0; ox < j->out_w; ox++) one_pixel(j, x, oy, ox, y + ox * CONV_BLOCK);
+        size_t y0, y1;
+        inside(oy, j->st->stride_h, j->st->pad_top, j->st->kernel_h, j->in_h, &y0, &y1);
+        const bool nan =
+            j->st->kind == BLOCKED_MAX && may_hold_nan(x + y0 * j->in_w * CONV_BLOCK, (y1 - y0) * j->in_w);
+        for (size_t ox = 0; ox < j->out_w; ox++) one_pixel(j, nan, x, oy, ox, y + ox * CONV_BLOCK);
     }
 }
 
