@@ -10,8 +10,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
 onnx_cases = pytest.importorskip("onnx_cases")
 
-# The part that must pass. What does not is listed with its reason in docs/conformance.md.
-LEAST = {"node": 0.97, "simple": 0.97, "pytorch-converted": 1.0, "pytorch-operator": 1.0}
+# The part that must pass (two of the 23 simple ones train). What does not is listed with its reason in docs/conformance.md.
+LEAST = {"node": 0.97, "simple": 0.9, "pytorch-converted": 1.0, "pytorch-operator": 1.0}
 
 
 def verify(churon, folder):
