@@ -264,7 +264,7 @@ void engine_load_get(engine *e, engine_load *out) {
                          .waiting_tokens = sched_waiting_tokens(e->sched),
                          .kv_pages = kv_cache_pages(e->kv),
                          .kv_pages_free = kv_cache_n_available(e->kv),
-                         .kv_pages_cached = kv_cache_n_kept(e->kv),
+                         .kv_pages_cached = e->o.no_prefix_cache ? 0 : kv_cache_n_kept(e->kv),
                          .kv_page_tokens = KV_PAGE,
                          .kv_tokens_wasted = wasted(e),
                          .steps = e->steps,
@@ -273,7 +273,7 @@ void engine_load_get(engine *e, engine_load *out) {
                          .preemptions = sched_preemptions(e->sched),
                          .cache_queries = e->cache_queries,
                          .cache_hits = e->cache_hits,
-                         .cache_evictions = kv_cache_evictions(e->kv),
+                         .cache_evictions = e->o.no_prefix_cache ? 0 : kv_cache_evictions(e->kv),
                          .drafted = e->drafted,
                          .accepted = e->accepted};
     (void)sched_running(e->sched, &out->running);

@@ -168,7 +168,8 @@ void engine_stop(engine *e); /* engine_run returns after its step; unfinished jo
 typedef struct engine_load {
     size_t running, waiting, waiting_tokens;
     size_t kv_pages, kv_pages_free, kv_pages_cached; /* cached: hold a prefix that nobody uses now; given up
-                                                        on demand, so they count as free too */
+                                                        on demand, so they count as free too. Without prefix
+                                                        cache 0, as all that is counted of it */
     size_t kv_page_tokens;                           /* tokens in a page */
     size_t kv_tokens_wasted;                         /* places of taken pages that hold no token */
     /* totals */

@@ -50,6 +50,7 @@ static void started(void *ctx, sched_job *sj) {
     j->started = clock_seconds();
     j->cached_tokens = sj->computed;
     j->counted = sj->computed;
+    if (e->o.no_prefix_cache) return;
     e->cache_queries += j->prompt_tokens;
     e->cache_hits += sj->computed;
 }

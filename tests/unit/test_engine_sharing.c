@@ -51,7 +51,10 @@ static void test_a_hit_is_a_miss_bit_for_bit(void **state) {
         assert_int_equal(stats.prompt_tokens, n);
         assert_int_equal(stats.cached_tokens, n - 1);
     }
-    assert_int_equal(load_of(cold.e).cache_hits, 0);
+    const engine_load l = load_of(cold.e);
+    assert_true(l.cache_hits == 0 && l.cache_queries == 0 && l.kv_pages_cached == 0 &&
+                l.cache_evictions == 0);
+    assert_true(l.kv_pages_free == l.kv_pages && load_of(w.e).kv_pages_cached > 0);
     assert_all_given_back(w.e);
     world_close(&cold);
     world_close(&w);
