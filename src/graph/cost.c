@@ -1,6 +1,9 @@
 /* cost.c: see cost.h. */
 #include "graph/cost.h"
 
+#include "graph/ops/blocked.h"
+#include "graph/ops/product.h"
+
 #include <string.h>
 
 static const tensor *tensor_at(const value *const *values, size_t n, size_t i) {
@@ -20,7 +23,7 @@ static double transposed_convolution(const tensor *x, const tensor *w) {
 
 /* Each output element sums K products; K is the last dimension of a, or the one before where a is taken
  * transposed, which the output's rows tell. */
-static double product(const tensor *a, const tensor *out) {
+static double matrix_product(const tensor *a, const tensor *out) {
     if (a->rank == 0) return 0;
     int64_t k = a->dims[a->rank - 1];
     if (a->rank >= 2 && out->rank >= 2 && a->dims[a->rank - 2] != out->dims[out->rank - 2] &&
@@ -45,15 +48,44 @@ static bool is_one_of(const char *op, const char *const *list) {
     return false;
 }
 
-double cost_operations(const graph_event *e) {
+static double blocked_convolution(const conv *c, const tensor *out) {
+    const double pixels = (double)(out->dims[0] * out->dims[2] * out->dims[3]);
+    const double taps = (double)(c->in_channels / c->groups) * (double)(c->kernel_h * c->kernel_w);
+    return 2.0 * pixels * (double)c->out_channels * taps;
+}
+
+size_t cost_packed_bytes(const op_node *n) {
+    if (n->def == &op_blocked_conv) {
+        const blocked_conv *st = n->state;
+        const size_t bias = st->bias ? conv_blocks(st->c.out_channels) * CONV_BLOCK : 0;
+        return (conv_packed_floats(&st->c) + bias) * sizeof(float);
+    }
+    if (n->def == &op_product || n->def == &op_product_int) {
+        const product *st = n->state;
+        const size_t columns = gemm_panels(st->n) * GEMM_PANEL, bias = st->bias ? columns * sizeof(float) : 0;
+        const size_t integers = st->k * columns + columns * (sizeof(int32_t) + sizeof(float));
+        return bias + (n->def == &op_product ? gemm_packed_floats(st->k, st->n) * sizeof(float) : integers);
+    }
+    if (n->def == &op_blocked_affine) {
+        return 2 * ((const blocked_affine *)n->state)->blocks * CONV_BLOCK * sizeof(float);
+    }
+    return 0;
+}
+
+double cost_operations(const op_node *n, const graph_event *e) {
     static const char *const products[] = {"MatMul",    "Gemm",          "FusedMatMul",
                                            "FusedGemm", "MatMulInteger", NULL};
     static const char *const convolutions[] = {"Conv", "FusedConv", "ConvInteger", NULL};
     static const char *const recurrences[] = {"LSTM", "GRU", "RNN", NULL};
     const tensor *a = tensor_at(e->inputs, e->n_inputs, 0), *b = tensor_at(e->inputs, e->n_inputs, 1),
                  *c = tensor_at(e->inputs, e->n_inputs, 2), *out = tensor_at(e->outputs, e->n_outputs, 0);
+    if (a && out && n->def == &op_blocked_conv)
+        return blocked_convolution(&((const blocked_conv *)n->state)->c, out);
+    if (out && (n->def == &op_product || n->def == &op_product_int)) {
+        return 2.0 * (double)out->count * (double)((const product *)n->state)->k;
+    }
     if (!a || !b) return 0;
-    if (out && is_one_of(e->op, products)) return product(a, out);
+    if (out && is_one_of(e->op, products)) return matrix_product(a, out);
     if (out && is_one_of(e->op, convolutions)) return convolution(b, out);
     if (strcmp(e->op, "ConvTranspose") == 0) return transposed_convolution(a, b);
     if (c && is_one_of(e->op, recurrences)) return recurrent(a, b, c);

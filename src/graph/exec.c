@@ -426,7 +426,7 @@ static void tell(const op_run *r, double started) {
     for (size_t i = 0; i < e.n_outputs; i++)
         names_of[i] = r->node->outputs[i] ? r->node->outputs[i]->name : NULL;
     e.output_names = names_of;
-    e.operations = cost_operations(&e);
+    e.operations = cost_operations(r->node, &e);
     o->on_node(o->user, &e);
 }
 

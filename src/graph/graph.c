@@ -1,5 +1,6 @@
 /* graph.c: see graph.h. */
 #include "graph/bucket.h"
+#include "graph/cost.h"
 #include "graph/passes/passes.h"
 
 #include "base/mem.h"
@@ -136,7 +137,10 @@ graph_summary graph_describe(const graph *g) {
     graph_summary sum = {.activations_known = true};
     for (size_t i = 0; i < p->n_graphs; i++) {
         const ir_graph *ig = p->graphs[i];
-        for (size_t k = 0; k < ig->n_nodes; k++) sum.n_nodes += !exec_step_is_constant(&ig->steps[k]);
+        for (size_t k = 0; k < ig->n_nodes; k++) {
+            sum.n_nodes += !exec_step_is_constant(&ig->steps[k]);
+            sum.constants += cost_packed_bytes(ig->nodes[k]);
+        }
         for (size_t k = 0; k < ig->n_values; k++) {
             const ir_value *v = ig->values[k];
             if (v->is_constant && v->readers) sum.constants += tensor_bytes(&v->constant);

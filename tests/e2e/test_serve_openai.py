@@ -35,6 +35,11 @@ def test_models(client, server):
         client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "a"}])
 
 
+def counted(usage):
+    """What does not depend on what the prefix cache holds at the time."""
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens
+
+
 def test_chat_and_stream_say_the_same(client, server):
     whole = ask(client, server, temperature=0)
     assert whole.object == "chat.completion" and whole.model == server.model
@@ -44,7 +49,7 @@ def test_chat_and_stream_say_the_same(client, server):
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole.choices[0].message.content
     assert chunks[0].choices[0].delta.role == "assistant"
     assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["length"]
-    assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage
+    assert chunks[-1].choices == [] and counted(chunks[-1].usage) == counted(whole.usage)
     assert len({c.id for c in chunks}) == 1 and chunks[0].id != whole.id
     assert all(c.usage is None for c in chunks[:-1])
     plain = list(ask(client, server, temperature=0, stream=True, max_tokens=2))
@@ -102,7 +107,7 @@ def test_best_of(client, server):
     ranked = sorted(six.choices, key=mean, reverse=True)
     best = complete(n=2, best_of=6)
     assert [c.text for c in best.choices] == [c.text for c in ranked[:2]] and [c.index for c in best.choices] == [0, 1]
-    assert best.usage == six.usage, "all that was computed counts"
+    assert counted(best.usage) == counted(six.usage), "all that was computed counts"
     assert [c.text for c in six.choices] != [c.text for c in ranked], "equal numbers keep their order"
     plain = client.completions.create(model=server.model, prompt="Once upon a time", max_tokens=12, temperature=1.0, seed=11, best_of=6)
     assert plain.choices[0].text == ranked[0].text and plain.choices[0].logprobs is None
