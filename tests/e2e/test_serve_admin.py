@@ -165,5 +165,5 @@ def test_no_tenant_takes_every_place(churon, tiny):
 
 def test_what_can_never_wait_is_refused_for_good(churon, tiny):
     with Server(churon, tiny, "--max-queued-tokens", "1000") as s:
-        status, answer = s.json("/v1/completions", {"prompt": [5] * 100, "n": 11, "max_tokens": 1})
-        assert status == 400 and "1000" in answer["error"]["message"] and "1100" in answer["error"]["message"], answer
+        status, answer = s.json("/v1/completions", {"prompt": [5] * 100, "n": 12, "max_tokens": 1})
+        assert status == 400 and "1000" in answer["error"]["message"] and "1200" in answer["error"]["message"], answer

@@ -84,14 +84,14 @@ static inline V v_tanh(V a) {
 enum { ROOT_HALF = 0x3f3504f3 };
 
 static inline V v_exponent(V x) {
-    int32_t bits;
+    uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return (float)((bits - ROOT_HALF) >> 23);
+    return (float)((int32_t)(bits - ROOT_HALF) >> 23);
 }
 static inline V v_scale_back(V x, V e) {
-    int32_t bits;
+    uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    bits -= (int32_t)e * (1 << 23);
+    bits -= (uint32_t)(int32_t)e << 23;
     memcpy(&x, &bits, sizeof bits);
     return x;
 }

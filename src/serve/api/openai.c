@@ -169,7 +169,7 @@ static status start_choices(answer *a, error *err) {
             st = server_check_length(a->server, r->kind == OPENAI_CHAT ? "messages" : "prompt", ids.len,
                                      r->max_tokens, err);
         total += ids.len * r->best_of;
-        if (st == CHURON_OK && total > most) {
+        if (st == CHURON_OK && total - ids.len > most) { /* one may start at once */
             st = error_set(err, CHURON_INVALID,
                            "%s: expected at most %zu tokens in the prompts of all choices, got %zu",
                            r->kind == OPENAI_CHAT ? "messages" : "prompt", most, total);
