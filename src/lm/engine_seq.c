@@ -82,7 +82,9 @@ status engine_seq_fork(engine_seq **out, engine_seq *of, error *err) {
     s->tenant = of->tenant;
     s->tenant->refs++;
     s->space = prefix_space_ref(of->space);
-    s->n_tokens = of->job ? of->n_public : of->n_tokens;
+    /* While a job runs n_tokens is the stepping thread's: volatile, so that no compiler reads it all the
+     * same. */
+    s->n_tokens = of->job ? of->n_public : *(const volatile size_t *)&of->n_tokens;
     s->own = of->own;
     memcpy(s->tokens, of->tokens, s->n_tokens * sizeof *s->tokens);
     pthread_mutex_unlock(&e->lock);
