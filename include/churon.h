@@ -245,7 +245,6 @@ typedef struct churon_text { /* an element of a string tensor */
 typedef struct churon_graph_options {
     size_t size;         /* sizeof(churon_graph_options) */
     uint32_t threads;    /* of each session; 0: physical cores */
-    bool no_denormals;   /* subnormal results of f32 arithmetic become zero */
     uint64_t max_memory; /* bytes that a run may hold; 0: half of what is free */
 } churon_graph_options;
 

@@ -49,9 +49,7 @@ status churon_graph_open(churon_graph **out, const char *path, const churon_grap
             return error_set(err, CHURON_INVALID, "options.threads: expected at most %d, got %" PRIu32,
                              POOL_MAX_THREADS, options->threads);
         }
-        o = (graph_options){.threads = options->threads,
-                            .no_denormals = options->no_denormals,
-                            .max_memory = options->max_memory};
+        o = (graph_options){.threads = options->threads, .max_memory = options->max_memory};
     }
     graph *g;
     TRY(graph_open(&g, path, &o, err));

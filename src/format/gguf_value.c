@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 /* ---- types ------------------------------------------------------------------------------------------ */
 
@@ -201,8 +202,8 @@ status gguf_get_array(const gguf *g, const char *key, gguf_type item, const gguf
     const gguf_value *v = gguf_find(g, key);
     if (!v) return missing(key, err);
     if (v->type != GGUF_ARRAY || v->item != item) {
-        char expected[32] = "an array of ";
-        strcat(expected, gguf_type_name(item));
+        char expected[32];
+        (void)snprintf(expected, sizeof expected, "an array of %s", gguf_type_name(item));
         return wrong_type(v, expected, err);
     }
     *out = v;

@@ -21,7 +21,6 @@ typedef struct graph_options {
     const char *const *no_pass; /* names of passes that are left out; "all": every one */
     size_t n_no_pass;
     uint64_t max_memory; /* bytes that a run may hold; 0: half of what is free */
-    bool no_denormals;   /* subnormal results of f32 arithmetic are flushed to zero */
 } graph_options;
 
 MUST_USE status graph_open(graph **out, const char *path, const graph_options *o, error *err);

@@ -25,7 +25,7 @@ static void rounded_digits(double v, size_t n, char digits[20], int *exp10) {
     for (const char *p = text; p < e; p++) {
         if (*p >= '0' && *p <= '9') digits[k++] = *p;
     }
-    *exp10 = atoi(e + 1);
+    *exp10 = (int)strtol(e + 1, NULL, 10); /* of our own making: -324 to 308 */
 }
 
 /* One more in the last of n digits; false when that carries into a new one. */
