@@ -8,6 +8,7 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Paths in both files are relative to where they lie, so that an installed tree can be moved.
 file(RELATIVE_PATH up_from_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+list(JOIN PRIVATE_LIBS " " PRIVATE_LIBS_WORDS)
 configure_file(cmake/churon.pc.in churon.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/churon.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -1,5 +1,5 @@
 /* pull.c: `churon pull`: brings a model into the store. */
-#include "registry/pull.h"
+#include "registry/pull/pull.h"
 
 #include "cli/cli.h"
 #include "cli/progress.h"

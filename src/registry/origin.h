@@ -4,8 +4,8 @@
 #ifndef REGISTRY_ORIGIN_H
 #define REGISTRY_ORIGIN_H
 
+#include "base/digest.h"
 #include "base/str.h"
-#include "registry/digest.h"
 
 enum { ORIGIN_MAX_FILES = 1000, ORIGIN_MAX_NAME = 255 };
 

@@ -12,8 +12,8 @@
 #ifndef REGISTRY_STORE_H
 #define REGISTRY_STORE_H
 
+#include "base/digest.h"
 #include "base/str.h"
-#include "registry/digest.h"
 
 enum { STORE_NAME_MAX = 100 };
 

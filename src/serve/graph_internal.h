@@ -4,7 +4,7 @@
 #define SERVE_GRAPH_INTERNAL_H
 
 #include "observe/metrics.h"
-#include "registry/digest.h"
+#include "base/digest.h"
 #include "serve/graph_server.h"
 #include "serve/graph_work.h"
 #include "serve/key_ring.h"

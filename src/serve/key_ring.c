@@ -2,7 +2,7 @@
 #include "serve/key_ring.h"
 
 #include "base/mem.h"
-#include "registry/digest.h"
+#include "base/digest.h"
 
 #include <openssl/crypto.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef SERVE_SERVER_INTERNAL_H
 #define SERVE_SERVER_INTERNAL_H
 
-#include "registry/digest.h"
+#include "base/digest.h"
 #include "serve/feed.h"
 #include "serve/measure.h"
 #include "serve/server.h"

@@ -1,5 +1,5 @@
 /* fuzz_tgz.c: any bytes as a gzip-compressed tar: an error or exactly the declared bytes of every member. */
-#include "registry/archive.h"
+#include "registry/pull/archive.h"
 
 #include <stdlib.h>
 

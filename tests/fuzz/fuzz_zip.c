@@ -1,5 +1,5 @@
 /* fuzz_zip.c: any bytes as a zip file: an error or exactly the declared bytes of every member. */
-#include "registry/archive.h"
+#include "registry/pull/archive.h"
 
 #include <stdlib.h>
 

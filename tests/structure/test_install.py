@@ -71,8 +71,9 @@ def main():
             sys.exit("churon.pc: version differs from the program's")
         results = {}
         run("cc", work / "user.c", *flags, "-o", work / "by_pkg_config")
+        private = [f for f in run("pkg-config", "--static", "--libs-only-l", "churon", env=env).split() if f != "-lchuron"]
         results["pkg-config"] = run(work / "by_pkg_config", env=env)
-        run("cc", work / "user.c", f"-I{prefix}/include", libs / "libchuron.a", "-lutf8proc", "-lpcre2-8", "-lpthread", "-lm", "-o", work / "by_archive")
+        run("cc", work / "user.c", f"-I{prefix}/include", libs / "libchuron.a", *private, "-o", work / "by_archive")
         results["libchuron.a"] = run(work / "by_archive")
         (work / "CMakeLists.txt").write_text(CMAKE)
         run("cmake", "-S", work, "-B", work / "b", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")

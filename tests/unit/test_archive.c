@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "registry/archive.h"
+#include "registry/pull/archive.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "registry/origin.h"
-#include "registry/pull.h"
-#include "registry/pull_part.h"
+#include "registry/pull/pull.h"
+#include "registry/pull/pull_part.h"
 
 #include <ftw.h>
 #include <pthread.h>

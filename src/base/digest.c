@@ -1,5 +1,5 @@
 /* digest.c: see digest.h. */
-#include "registry/digest.h"
+#include "base/digest.h"
 
 #include "base/file.h"
 

@@ -9,8 +9,8 @@
  * two pulls of one source at once end with one copy (the second waits and finds it); without space the
  * partial file is removed. Blocks; one thread per call, any number of calls. Children (pip, npm) are waited
  * for. */
-#ifndef REGISTRY_PULL_H
-#define REGISTRY_PULL_H
+#ifndef REGISTRY_PULL_PULL_H
+#define REGISTRY_PULL_PULL_H
 
 #include "registry/store.h"
 

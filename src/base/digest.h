@@ -1,6 +1,6 @@
 /* digest.h: SHA-256 of bytes and files, as lower-case hex. */
-#ifndef REGISTRY_DIGEST_H
-#define REGISTRY_DIGEST_H
+#ifndef BASE_DIGEST_H
+#define BASE_DIGEST_H
 
 #include "base/status.h"
 

@@ -1,5 +1,5 @@
 /* source.c: reading SOURCE; see pull.h for its grammar. */
-#include "registry/pull_part.h"
+#include "registry/pull/pull_part.h"
 
 #include <ctype.h>
 #include <stdio.h>

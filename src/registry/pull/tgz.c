@@ -1,6 +1,6 @@
 /* tgz.c: see archive.h. POSIX ustar and pax, with GNU's long names and base-256 sizes, inside gzip. */
 #define ZLIB_CONST
-#include "registry/archive.h"
+#include "registry/pull/archive.h"
 
 #include "base/mem.h"
 #include "base/str.h"

@@ -5,12 +5,12 @@
  *   models/NAME/V/     done/, renamed. */
 #define _DEFAULT_SOURCE 1   /* flock */
 #define _XOPEN_SOURCE   700 /* realpath */
-#include "registry/pull.h"
+#include "registry/pull/pull.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "registry/pull_part.h"
+#include "registry/pull/pull_part.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -329,16 +329,6 @@ static status pull_path(job *j) {
 
 /* ---- placing ---------------------------------------------------------------------------------------- */
 
-static status sync_dir(const char *path, error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && fsync(fd) == 0;
-    int code = errno;
-    if (fd >= 0) close(fd);
-    return ok || code == EINVAL
-               ? CHURON_OK
-               : error_set(err, CHURON_IO, "%s: cannot synchronise: %s", path, strerror(code));
-}
-
 /* Without --as: the file's name without its ending, in the characters of names. */
 static void name_from_file(store_ref *as, const char *file) {
     size_t n = 0;
@@ -425,13 +415,13 @@ static status place(job *j) {
     TRY(str_check(&j->record.source, j->err));
     j->record.added = clock_unix();
     TRY(origin_write(&j->record, str_cstr(&j->done), j->err));
-    TRY(sync_dir(str_cstr(&j->done), j->err));
+    TRY(dir_sync(str_cstr(&j->done), j->err));
     str_fmt(&folder, "%s/models/%s", str_cstr(&j->home), j->as.name);
     status st = str_check(&folder, j->err);
     if (st == CHURON_OK) st = dir_make(str_cstr(&folder), j->err);
     if (st == CHURON_OK) st = rename_done(j, str_cstr(&folder), version);
     if (st == CHURON_OK) st = set_latest(j, str_cstr(&folder), version);
-    if (st == CHURON_OK) st = sync_dir(str_cstr(&folder), j->err);
+    if (st == CHURON_OK) st = dir_sync(str_cstr(&folder), j->err);
     str_free(&folder);
     if (st == CHURON_OK) {
         char ref[2 * STORE_NAME_MAX + 2];

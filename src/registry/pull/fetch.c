@@ -3,7 +3,7 @@
  * A part is continued only if the server confirms by If-Range that it still is the same file (or the caller
  * knows the digest and checks it): two halves of two files are worse than none. */
 #include "base/file.h"
-#include "registry/pull_part.h"
+#include "registry/pull/pull_part.h"
 
 #include <curl/curl.h>
 #include <errno.h>

@@ -3,8 +3,9 @@
 #ifndef REGISTRY_PULL_PART_H
 #define REGISTRY_PULL_PART_H
 
+#include "base/disk.h"
 #include "registry/origin.h"
-#include "registry/pull.h"
+#include "registry/pull/pull.h"
 
 /* ---- source ----------------------------------------------------------------------------------------- */
 
@@ -45,26 +46,6 @@ bool meter_tell(meter *m, pull_phase phase, uint64_t done, uint64_t total);
 /* Sleeps, telling; false: stop. */
 bool meter_sleep(meter *m, pull_phase phase, double seconds);
 MUST_USE status meter_stopped(error *err); /* the CHURON_CANCELLED error */
-
-/* ---- disk ------------------------------------------------------------------------------------------- */
-
-/* An open file that grows; errors name the path and, without space, what is free. */
-typedef struct sink {
-    int fd; /* -1: closed */
-    const char *path;
-    uint64_t bytes;
-} sink;
-
-MUST_USE status sink_open(sink *s, const char *path, bool append, error *err);
-MUST_USE status sink_write(sink *s, const void *bytes, size_t n, error *err);
-MUST_USE status sink_close(sink *s, error *err); /* after fsync */
-void sink_drop(sink *s);                         /* closes without a promise; a closed one is left alone */
-/* CHURON_LIMIT unless `bytes` more fit on the disk of folder `dir`. */
-MUST_USE status disk_has_room(const char *dir, uint64_t bytes, error *err);
-
-MUST_USE status dir_make(const char *path, error *err); /* with those above it */
-void dir_remove(const char *path);                      /* with everything in it */
-uint64_t dir_bytes(const char *path);                   /* of the files below it */
 
 /* ---- transfers -------------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "registry/archive.h"
-#include "registry/pull_part.h"
+#include "registry/pull/archive.h"
+#include "registry/pull/pull_part.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
-/* disk.c: files that grow, folders, and the meter of pull_part.h. */
-#include "base/clock.h"
-#include "registry/pull_part.h"
+/* disk.c: see disk.h. */
+#include "base/disk.h"
+
+#include "base/str.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,38 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
-
-/* ---- meter ------------------------------------------------------------------------------------------ */
-
-bool meter_tell(meter *m, pull_phase phase, uint64_t done, uint64_t total) {
-    double now = clock_seconds();
-    bool turn = phase != m->now.phase || m->last == 0 || (total && done == total);
-    m->now.phase = phase;
-    m->now.done = done;
-    m->now.total = total;
-    if (m->cancelled) return false;
-    if (m->fn && (turn || now - m->last >= 0.1)) {
-        m->last = now;
-        m->cancelled = !m->fn(m->user, &m->now);
-    }
-    return !m->cancelled;
-}
-
-bool meter_sleep(meter *m, pull_phase phase, double seconds) {
-    double until = clock_seconds() + seconds;
-    do {
-        if (!meter_tell(m, phase, m->now.done, m->now.total)) return false;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
-    } while (clock_seconds() < until);
-    return true;
-}
-
-status meter_stopped(error *err) {
-    return error_set(err, CHURON_CANCELLED,
-                     "pull: stopped. What has arrived is kept; the same command goes on from there");
-}
 
 /* ---- room ------------------------------------------------------------------------------------------- */
 
@@ -152,4 +122,13 @@ void dir_remove(const char *path) {
 
 uint64_t dir_bytes(const char *path) {
     return walk(path, 0, false);
+}
+
+status dir_sync(const char *path, error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+    int code = errno;
+    if (fd >= 0) close(fd);
+    if (ok || code == EINVAL) return CHURON_OK; /* EINVAL: a file system that has no such thing */
+    return error_set(err, CHURON_IO, "%s: cannot synchronise: %s", path, strerror(code));
 }

@@ -1,6 +1,6 @@
 /* hub.c: what a Hugging Face repository holds, by its public HTTP interface; see pull_part.h. */
 #include "base/mem.h"
-#include "registry/pull_part.h"
+#include "registry/pull/pull_part.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* zip.c: see archive.h. Reads by the central directory (APPNOTE.TXT 6.3), Zip64 included; methods stored and
  * deflated. */
 #define ZLIB_CONST
-#include "registry/archive.h"
+#include "registry/pull/archive.h"
 
 #include "base/mem.h"
 
