@@ -6,7 +6,7 @@ set -euo pipefail
 
 run=(build-essential cmake ninja-build pkg-config ca-certificates python3 python3-pip
     libevent-dev libjansson-dev libutf8proc-dev libpcre2-dev libssl-dev libcurl4-openssl-dev zlib1g-dev
-    libsqlite3-dev libyaml-dev libzstd-dev)
+    libsqlite3-dev libyaml-dev libzstd-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libsndfile1-dev)
 test=(libcmocka-dev python3-venv)
 dev=(clang-14 libclang-rt-14-dev llvm-14 clang-format-14 clang-tidy-14 gcovr ccache valgrind)
 
@@ -27,7 +27,8 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     # Not Debian: whoever has a compiler, the build tools and the libraries can go on.
     missing=()
     for tool in cc cmake ninja pkg-config python3; do command -v $tool >/dev/null || missing+=($tool); done
-    for lib in libevent jansson libutf8proc libpcre2-8 libcrypto libcurl zlib sqlite3 yaml-0.1 libzstd; do
+    for lib in libevent jansson libutf8proc libpcre2-8 libcrypto libcurl zlib sqlite3 yaml-0.1 libzstd \
+        libjpeg libpng libwebp sndfile; do
         pkg-config --exists $lib 2>/dev/null || missing+=("$lib (headers)")
     done
     [[ " ${wanted[*]} " != *" libcmocka-dev "* ]] || pkg-config --exists cmocka || missing+=("cmocka (headers)")

@@ -10,6 +10,7 @@ import sys
 TOP = pathlib.Path(__file__).resolve().parents[2]
 MAY_NEED = ("libc.so", "libm.so", "libutf8proc.so", "libpcre2-8.so", "ld-linux", "libgcc_s.so")
 PIPELINE_NEEDS = ("libcrypto.so", "libjansson.so", "libsqlite3.so", "libyaml-0.so", "libzstd.so")
+MEDIA_NEEDS = ("libjpeg.so", "libpng16.so", "libwebp.so", "libsndfile.so")
 
 
 def run(*command):
@@ -26,7 +27,9 @@ def main():
     build = parser.parse_args().build
     found = []
     cache = (build / "CMakeCache.txt").read_text()
-    may_need = MAY_NEED + (PIPELINE_NEEDS if re.search(r"^CHURON_PIPELINE:BOOL=ON$", cache, re.M) else ())
+    may_need = MAY_NEED
+    for option, more in (("CHURON_PIPELINE", PIPELINE_NEEDS), ("CHURON_MEDIA", MEDIA_NEEDS)):
+        may_need += more if re.search(rf"^{option}:BOOL=ON$", cache, re.M) else ()
     declared = set(re.findall(r"CHURON_API[^;]*?\b(churon_\w+)\s*\(", (TOP / "include" / "churon.h").read_text()))
     assert "churon_version" in declared and len(declared) > 10, declared
     for what, shown in (("libchuron.so", names("nm", "-D", "--defined-only", build / "libchuron.so")),
