@@ -134,6 +134,30 @@ static double fraction(const graph_bench *b, double operations, double seconds) 
     return b->peak > 0 && seconds > 0 ? operations / seconds / b->peak : 0;
 }
 
+/* Of the nodes that ran, by operator; the names are those of passes where these made the node. */
+static void put_operators(const graph_bench *b, json_out *j) {
+    json_out_array(j, "operators");
+    for (size_t i = 0; i < b->n_nodes; i++) {
+        const char *op = b->nodes[i].op;
+        double seconds = 0;
+        size_t nodes = 0, first = b->n_nodes;
+        for (size_t k = 0; k < b->n_nodes && first >= i; k++) {
+            const node_time *n = &b->nodes[k];
+            if (strcmp(n->op, op) != 0) continue;
+            if (first == b->n_nodes) first = k;
+            seconds += n->seconds / (double)n->runs;
+            nodes++;
+        }
+        if (first != i) continue; /* counted before */
+        json_out_object(j, NULL);
+        json_out_cstr(j, "op", op);
+        json_out_uint(j, "nodes", nodes);
+        json_out_double(j, "ms", seconds * 1e3);
+        json_out_end_object(j);
+    }
+    json_out_end_array(j);
+}
+
 static int print_report(graph_bench *b, size_t threads) {
     double median = stats_median(b->times, b->n_times), p99 = percentile(b->times, b->n_times, 0.99), all = 0;
     for (size_t i = 0; i < b->n_nodes; i++) all += b->nodes[i].seconds;
@@ -153,6 +177,7 @@ static int print_report(graph_bench *b, size_t threads) {
         json_out_double(&j, "gflop", b->operations / 1e9);
         json_out_double(&j, "peak_fraction", fraction(b, b->operations, median));
         json_out_uint(&j, "peak_bytes", graph_session_peak(b->session));
+        put_operators(b, &j);
         json_out_array(&j, "slowest");
     } else {
         str_fmt(&out, "%.4f ms median, %.4f ms p99 of %zu runs, %zu threads; loaded in %.1f ms\n",

@@ -68,6 +68,7 @@ struct op_node {
     bool prepared;
     uint32_t index; /* in the order */
     uint8_t mark;   /* of the ordering */
+    op_node *next;  /* among the new nodes of a sweep (passes/rewrite.h) */
 };
 
 struct ir_graph {

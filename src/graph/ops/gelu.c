@@ -19,20 +19,25 @@ typedef struct gelu_job {
     const void *x, *bias;
     void *y;
     size_t n_bias;
+    const kernels *kernels;
 } gelu_job;
 
 static void gelu_f32(void *ctx, size_t from, size_t to) {
     const gelu_job *j = ctx;
-    const float *x = j->x, *bias = j->bias, alpha = (float)j->alpha;
-    float *y = j->y;
-    for (size_t i = from; i < to; i++) {
-        float v = bias ? x[i] + bias[i % j->n_bias] : x[i];
-        switch (j->kind) {
-        case GELU_ERF: y[i] = 0.5F * v * (1 + erff(v * 0.70710678F)); break;
-        case GELU_TANH: y[i] = 0.5F * v * (1 + tanhf(v * (0.7978845608F + 0.035677408136F * v * v))); break;
-        case GELU_QUICK: y[i] = v / (1 + expf(-alpha * v)); break;
+    const float *x = (const float *)j->x + from, *bias = j->bias;
+    float *y = (float *)j->y + from;
+    const kernel_unary f = j->kind == GELU_ERF    ? UNARY_F32_GELU
+                           : j->kind == GELU_TANH ? UNARY_F32_GELU_TANH
+                                                  : UNARY_F32_SWISH;
+    if (bias) {
+        size_t at = from % j->n_bias;
+        for (size_t i = 0; i < to - from; i++) {
+            y[i] = x[i] + bias[at];
+            at = at + 1 < j->n_bias ? at + 1 : 0;
         }
+        x = y;
     }
+    j->kernels->unary(f, (float)j->alpha, 0.0f, x, y, to - from);
 }
 
 static void gelu_f64(void *ctx, size_t from, size_t to) {
@@ -82,13 +87,13 @@ static status gelu_infer(op_shapes *s, error *err) {
 static status gelu_run(op_run *r, error *err) {
     const gelu_state *st = run_state(r);
     elem work = real_work(run_in(r, 0)->type);
-    gelu_job j = {.kind = st->kind, .alpha = (double)st->alpha};
+    gelu_job j = {.kind = st->kind, .alpha = (double)st->alpha, .kernels = run_kernels(r)};
     tensor *y;
     TRY(real_out(r, 0, work, &y, &j.y, err));
     TRY(real_in(r, 0, work, &j.x, err));
     TRY(real_in(r, 1, work, &j.bias, err));
     j.n_bias = j.bias ? run_in(r, 1)->count : 1;
-    run_parallel(r, y->count, 8.0 * (double)y->count, work == ELEM_F64 ? gelu_f64 : gelu_f32, &j);
+    run_parallel(r, y->count, 2.0 * (double)y->count, work == ELEM_F64 ? gelu_f64 : gelu_f32, &j);
     real_done(y, work, j.y);
     return CHURON_OK;
 }

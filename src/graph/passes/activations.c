@@ -2,6 +2,8 @@
  *   SiLU       x * Sigmoid(x)
  *   HardSwish  x * HardSigmoid(x; 1/6, 1/2);  x * Clip(x + 3, 0, 6) / 6, the division before or after
  *   GELU       x/2 * (1 + Erf(x / sqrt(2))), in any order of the products
+ *              x/2 * (1 + Tanh(sqrt(2/pi) * (x + 0.044715 x^3))), the cube in any way
+ *   quick GELU x * Sigmoid(1.702 x), or any other factor
  *   Mish       x * Tanh(Softplus(x))
  * The nodes between must have no other reader. */
 #include "graph/passes/passes.h"
@@ -12,19 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-/* A node of two inputs, one of them v, or of which one is a scalar constant. */
-static ir_value *other_input(const op_node *n, const ir_value *v) {
-    return n->inputs[0] == v ? n->inputs[1] : n->inputs[1] == v ? n->inputs[0] : NULL;
-}
-
-/* n is `op` of x and a scalar constant (in any order for Add and Mul); gives x. */
-static ir_value *with_scalar(const op_node *n, const char *op, float *scalar) {
-    if (!node_is(n, op) || n->n_inputs != 2 || n->version < 7) return NULL;
-    if (value_scalar(n->inputs[1], scalar)) return n->inputs[0];
-    const bool commutes = strcmp(op, "Add") == 0 || strcmp(op, "Mul") == 0;
-    return commutes && value_scalar(n->inputs[0], scalar) ? n->inputs[1] : NULL;
-}
-
 static bool near(float a, double b) {
     return fabs((double)a - b) <= 1e-4 * fabs(b);
 }
@@ -32,9 +21,9 @@ static bool near(float a, double b) {
 /* v divided by d, as Div by d or Mul by 1/d; gives what was divided, or NULL. */
 static ir_value *divided(const op_node *n, double d) {
     float s;
-    ir_value *x = n ? with_scalar(n, "Div", &s) : NULL;
+    ir_value *x = n ? node_with_scalar(n, "Div", &s) : NULL;
     if (x && near(s, d)) return x;
-    x = n ? with_scalar(n, "Mul", &s) : NULL;
+    x = n ? node_with_scalar(n, "Mul", &s) : NULL;
     return x && near(s, 1.0 / d) ? x : NULL;
 }
 
@@ -68,16 +57,18 @@ static bool is_clipped(const rewriter *w, const ir_value *v, const op_node *read
         (clip->n_inputs < 3 || !value_scalar(clip->inputs[1], &low) || !value_scalar(clip->inputs[2], &high)))
         return false;
     const op_node *add = private_maker(w, clip->inputs[0], clip);
-    return low == 0.0f && high == 6.0f && add && with_scalar(add, "Add", &three) == x && three == 3.0f;
+    return low == 0.0f && high == 6.0f && add && node_with_scalar(add, "Add", &three) == x && three == 3.0f;
 }
 
 static bool is_gate(const rewriter *w, const ir_value *v, const op_node *mul, const ir_value *x,
-                    kernel_unary *f) {
+                    kernel_unary *f, float *factor) {
     const op_node *n = private_maker(w, v, mul);
     if (!n) return false;
-    if (node_is(n, "Sigmoid") && n->inputs[0] == x) {
+    *factor = 1.0f;
+    if (node_is(n, "Sigmoid")) {
+        const op_node *scaled = private_maker(w, n->inputs[0], n);
         *f = UNARY_F32_SWISH;
-        return true;
+        return n->inputs[0] == x || (scaled && node_with_scalar(scaled, "Mul", factor) == x);
     }
     if (node_is(n, "HardSigmoid") && n->inputs[0] == x) {
         *f = UNARY_F32_HARD_SWISH;
@@ -97,8 +88,10 @@ static status match_gate(rewriter *w, op_node *mul, error *err) {
     for (size_t i = 0; i < 2; i++) {
         ir_value *x = mul->inputs[i];
         kernel_unary f;
-        if (!x || !same_function_shape(x, mul) || !is_gate(w, mul->inputs[1 - i], mul, x, &f)) continue;
-        return put(w, mul, x, f, 1.0f, err);
+        float factor;
+        if (!x || !same_function_shape(x, mul) || !is_gate(w, mul->inputs[1 - i], mul, x, &f, &factor))
+            continue;
+        return put(w, mul, x, f, factor, err);
     }
     return CHURON_OK;
 }
@@ -116,39 +109,114 @@ static status match_late_division(rewriter *w, op_node *n, error *err) {
     return CHURON_OK;
 }
 
-/* 1 + Erf(x / sqrt(2)) made for `reader`; gives x. */
-static ir_value *gelu_core(const rewriter *w, const ir_value *v, const op_node *reader) {
-    const op_node *add = private_maker(w, v, reader);
-    float one;
-    const ir_value *e = add ? with_scalar(add, "Add", &one) : NULL;
-    const op_node *erf_node = e && one == 1.0f ? private_maker(w, e, add) : NULL;
-    if (!node_is(erf_node, "Erf")) return NULL;
-    const op_node *scaled = private_maker(w, erf_node->inputs[0], erf_node);
-    return scaled ? divided(scaled, sqrt(2.0)) : NULL;
-}
+/* ---- GELU ------------------------------------------------------------------------------------------- */
 
-/* (x * core) * 0.5, x * (core * 0.5), (x * 0.5) * core */
-static status match_gelu(rewriter *w, op_node *last, error *err) {
-    float half;
-    const ir_value *product = with_scalar(last, "Mul", &half);
-    const op_node *mul = product && half == 0.5f ? private_maker(w, product, last) : NULL;
-    for (size_t i = 0; node_is(mul, "Mul") && i < 2; i++) {
-        ir_value *x = gelu_core(w, mul->inputs[i], mul);
-        if (x && other_input(mul, mul->inputs[i]) == x && same_function_shape(x, last)) {
-            return put(w, last, x, UNARY_F32_GELU, 0.0f, err);
+enum { CUBIC = 4, CANDIDATES = 8 };
+
+/* v as a polynomial in x of at most the third degree; false: it is none. */
+static bool polynomial(pattern *p, const ir_value *v, const ir_value *x, int depth, double c[CUBIC]) {
+    float s;
+    memset(c, 0, CUBIC * sizeof *c);
+    if (v == x || value_scalar(v, &s)) {
+        c[v == x] = v == x ? 1.0 : (double)s;
+        return true;
+    }
+    double a[CUBIC], b[CUBIC];
+    op_node *n;
+    if (depth == 0) return false;
+    if ((n = pattern_maker(p, v, "Pow"))) {
+        if (!value_scalar(n->inputs[1], &s) || (s != 2.0f && s != 3.0f) || n->inputs[0] != x) return false;
+        c[(int)s] = 1.0;
+        return true;
+    }
+    const bool is_sum = (n = pattern_maker(p, v, "Add")) != NULL;
+    if (!n) n = pattern_maker(p, v, "Mul");
+    if (!n || n->n_inputs != 2 || !polynomial(p, n->inputs[0], x, depth - 1, a) ||
+        !polynomial(p, n->inputs[1], x, depth - 1, b))
+        return false;
+    for (size_t i = 0; i < CUBIC; i++) {
+        if (is_sum) c[i] = a[i] + b[i];
+        for (size_t k = 0; !is_sum && k < CUBIC; k++) {
+            if (a[i] * b[k] == 0.0) continue;
+            if (i + k >= CUBIC) return false;
+            c[i + k] += a[i] * b[k];
         }
     }
-    for (size_t i = 0; i < 2; i++) {
-        ir_value *a = last->inputs[i], *b = last->inputs[1 - i], *x = gelu_core(w, a, last);
-        const op_node *halved = x ? private_maker(w, b, last) : NULL;
-        if (halved && with_scalar(halved, "Mul", &half) == x && half == 0.5f &&
-            same_function_shape(x, last)) {
-            return put(w, last, x, UNARY_F32_GELU, 0.0f, err);
-        }
-        const op_node *outer = private_maker(w, a, last); /* core * 0.5 */
-        const ir_value *core = outer ? with_scalar(outer, "Mul", &half) : NULL;
-        x = core && half == 0.5f ? gelu_core(w, core, outer) : NULL;
-        if (x && x == b && same_function_shape(x, last)) return put(w, last, x, UNARY_F32_GELU, 0.0f, err);
+    return true;
+}
+
+/* A product of x, scalars and one more factor, the core. */
+typedef struct factors {
+    const ir_value *x, *core;
+    double scale;
+    int n_x;
+} factors;
+
+static bool split(pattern *p, const ir_value *v, int depth, factors *f) {
+    float s;
+    op_node *n;
+    if (v == f->x) {
+        f->n_x++;
+        return true;
+    }
+    if (value_scalar(v, &s)) {
+        f->scale *= (double)s;
+        return true;
+    }
+    if (depth > 0 && (n = pattern_maker(p, v, "Mul")))
+        return split(p, n->inputs[0], depth - 1, f) && split(p, n->inputs[1], depth - 1, f);
+    if (f->core) return false;
+    f->core = v;
+    return true;
+}
+
+/* Values that a product is made of, down to `depth` products. */
+static void list_factors(const ir_value *v, int depth, ir_value *list[CANDIDATES], size_t *n) {
+    const op_node *mul = v->producer;
+    for (size_t i = 0; depth > 0 && node_is(mul, "Mul") && i < 2; i++) {
+        ir_value *in = mul->inputs[i];
+        if (!in || in->is_constant || *n == CANDIDATES) continue;
+        list[(*n)++] = in;
+        list_factors(in, depth - 1, list, n);
+    }
+}
+
+/* The core: 1 + Erf or Tanh of a polynomial in x. */
+static bool is_gelu_core(pattern *p, const ir_value *core, const ir_value *x, kernel_unary *f) {
+    float one;
+    double c[CUBIC];
+    const op_node *add = pattern_maker(p, core, "Add");
+    const ir_value *g = add ? node_with_scalar(add, "Add", &one) : NULL;
+    if (!g || one != 1.0f) return false;
+    op_node *n = pattern_maker(p, g, "Erf");
+    *f = n ? UNARY_F32_GELU : UNARY_F32_GELU_TANH;
+    if (!n) n = pattern_maker(p, g, "Tanh");
+    if (!n) return false;
+    const ir_value *u = n->inputs[0];
+    float divisor = 1.0f;
+    op_node *div = pattern_maker(p, u, "Div");
+    if (div && !(u = node_with_scalar(div, "Div", &divisor))) return false;
+    if (!polynomial(p, u, x, 6, c) || c[0] != 0.0 || c[2] != 0.0) return false;
+    const double first = c[1] / (double)divisor, third = c[3] / (double)divisor;
+    if (*f == UNARY_F32_GELU) return third == 0.0 && near((float)first, sqrt(0.5));
+    return near((float)first, 0.79788456080286536) && near((float)third, 0.044715 * 0.79788456080286536);
+}
+
+static status match_gelu(rewriter *w, op_node *last, error *err) {
+    ir_value *list[CANDIDATES];
+    size_t n = 0;
+    list_factors(last->outputs[0], 3, list, &n);
+    for (size_t i = 0; i < n; i++) {
+        pattern p = {.w = w, .nodes = {last}, .n = 1};
+        factors f = {.x = list[i], .scale = 1.0};
+        kernel_unary function;
+        if (!same_function_shape(list[i], last) || !split(&p, last->outputs[0], 3, &f) || f.n_x != 1 ||
+            f.scale != 0.5 || !f.core || !is_gelu_core(&p, f.core, f.x, &function) ||
+            !pattern_is_closed(&p, last))
+            continue;
+        TRY(put(w, last, list[i], function, 0.0f, err));
+        pattern_remove(w, &p);
+        return CHURON_OK;
     }
     return CHURON_OK;
 }

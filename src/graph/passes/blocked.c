@@ -59,7 +59,7 @@ static status layout_state(const ir_value *v, blocked_layout **out, error *err) 
 }
 
 /* The twin of v, made by ToBlocked in front of `at` if there is none. */
-static status need_twin(layout *l, const op_node *at, ir_value *v, ir_value **out, error *err) {
+static status need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err) {
     *out = twin_of(l, v);
     if (*out) return CHURON_OK;
     blocked_layout *st;
@@ -465,16 +465,10 @@ static status make_planar(layout *l, error *err) {
     for (size_t i = 0; i < l->w->n_values; i++) {
         ir_value *v = g->values[i], *twin = l->twin[i];
         if (!twin || !twin->producer || twin->producer->def == &op_to_blocked) continue;
-        size_t place = twin->producer->index; /* or later: insertions move nodes on */
-        while (place < g->n_nodes && g->nodes[place] != twin->producer) place++;
         blocked_layout *st;
         TRY(layout_state(v, &st, err));
-        op_node *made;
-        TRY(rewrite_insert(l->w, g->nodes[place], &op_from_blocked, v->name, &twin, 1, &v, 1, st, &made,
-                           err));
-        /* It was put in front of the maker: change places. */
-        g->nodes[place] = twin->producer;
-        g->nodes[place + 1] = made;
+        TRY(rewrite_insert_behind(l->w, twin->producer, &op_from_blocked, v->name, &twin, 1, &v, 1, st, NULL,
+                                  err));
     }
     return CHURON_OK;
 }

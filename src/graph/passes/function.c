@@ -4,6 +4,7 @@
 #include "graph/ops/blocked.h"
 
 #include <math.h>
+#include <string.h>
 
 static bool read_clip(const op_node *n, node_function *out) {
     *out = (node_function){.limits = true, .low = -INFINITY, .high = INFINITY};
@@ -37,6 +38,18 @@ bool node_reads_function(const op_node *n, node_function *out) {
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         if (!node_is(n, plain[i].op)) continue;
         out->f = plain[i].f;
+        return true;
+    }
+    if (node_is(n, "Gelu") || node_is_of(n, "com.microsoft", "Gelu") ||
+        (node_is_of(n, "com.microsoft", "FastGelu") && n->n_inputs < 2)) {
+        const ir_attr *a = ir_find_attr(n, "approximate");
+        const bool tanh_form = node_is_of(n, "com.microsoft", "FastGelu") ||
+                               (a && a->attr->s.len == 4 && memcmp(a->attr->s.data, "tanh", 4) == 0);
+        out->f = tanh_form ? UNARY_F32_GELU_TANH : UNARY_F32_GELU;
+        return true;
+    }
+    if (node_is_of(n, "com.microsoft", "QuickGelu")) {
+        *out = (node_function){.f = UNARY_F32_SWISH, .p = node_float(n, "alpha", 1.702f)};
         return true;
     }
     if (node_is(n, "LeakyRelu")) {

@@ -33,5 +33,7 @@ status pass_conv_epilogue(rewriter *w, error *err);
 status pass_dynamic_quantization(rewriter *w, error *err);
 status pass_matmul_epilogue(rewriter *w, error *err);
 status pass_activations(rewriter *w, error *err);
+status pass_normalization(rewriter *w, error *err);
+status pass_softmax(rewriter *w, error *err);
 
 #endif

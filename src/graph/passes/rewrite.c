@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-enum { MARK_REMOVED = 0x80 }; /* op_node.mark, free after the ordering */
+/* Of op_node.mark, free after the ordering. */
+enum { MARK_REMOVED = 0x80, MARK_NEW = 0x40, MARK_BEHIND = 0x20 };
 
 /* ---- readers ---------------------------------------------------------------------------------------- */
 
@@ -31,13 +32,43 @@ static void visit_reads(const rewriter *w, op_node *n, bool fill) {
     }
 }
 
-void rewrite_abandon(rewriter *w) {
+/* New nodes of a sweep wait in lists, two for each old node, the nearest one first; nodes[] has room for
+ * them. One walk from the end moves all of them to their places. */
+static op_node **list_of(const rewriter *w, uint32_t index, bool behind) {
+    return &w->fresh[2 * (size_t)index + behind];
+}
+
+static void take_new(rewriter *w) {
+    ir_graph *g = w->g;
+    size_t at = g->n_nodes + w->n_fresh;
+    if (w->n_fresh == 0) return;
+    for (size_t i = g->n_nodes; i-- > 0;) {
+        size_t n = 0;
+        for (op_node *b = *list_of(w, (uint32_t)i, true); b; b = b->next) n++;
+        at -= n;
+        for (op_node *b = *list_of(w, (uint32_t)i, true); b; b = b->next) g->nodes[at++] = b;
+        at -= n;
+        g->nodes[--at] = g->nodes[i];
+        for (op_node *f = *list_of(w, (uint32_t)i, false); f; f = f->next) g->nodes[--at] = f;
+    }
+    g->n_nodes += w->n_fresh;
+    w->n_fresh = 0;
+}
+
+static void release(rewriter *w) {
     mem_free(w->first);
     mem_free(w->readers);
     mem_free(w->forward);
+    mem_free(w->fresh);
     w->first = NULL;
     w->readers = NULL;
     w->forward = NULL;
+    w->fresh = NULL;
+}
+
+void rewrite_abandon(rewriter *w) {
+    if (w->fresh) take_new(w); /* who releases the graph finds their states */
+    release(w);
 }
 
 status rewrite_begin(rewriter *w, ir_graph *g, error *err) {
@@ -46,8 +77,10 @@ status rewrite_begin(rewriter *w, ir_graph *g, error *err) {
     w->changes = 0;
     w->first = mem_calloc(g->n_values + 2, sizeof *w->first);
     w->forward = mem_calloc(g->n_values + 1, sizeof *w->forward);
+    w->fresh = mem_calloc(2 * g->n_nodes + 2, sizeof *w->fresh);
+    w->n_fresh = 0;
     w->readers = NULL;
-    if (!w->first || !w->forward) {
+    if (!w->first || !w->forward || !w->fresh) {
         rewrite_abandon(w);
         return ir_no_memory(err);
     }
@@ -99,8 +132,11 @@ static ir_value *followed(const rewriter *w, ir_value *v) {
 void rewrite_end(rewriter *w) {
     ir_graph *g = w->g;
     size_t kept = 0;
+    take_new(w);
     for (size_t i = 0; i < g->n_nodes; i++) {
         op_node *n = g->nodes[i];
+        n->mark &= (uint8_t) ~(MARK_NEW | MARK_BEHIND);
+        n->next = NULL;
         if (rewrite_removed(n)) {
             if (n->state && n->def->release) n->def->release(n->state);
             n->state = NULL;
@@ -117,7 +153,7 @@ void rewrite_end(rewriter *w) {
         g->nodes[kept++] = n;
     }
     g->n_nodes = kept;
-    rewrite_abandon(w);
+    release(w);
 }
 
 status rewrite_each(rewriter *w, status (*sweep)(rewriter *w, error *err), error *err) {
@@ -161,19 +197,29 @@ status rewrite_inputs(op_node *n, ir_value *const *inputs, size_t n_inputs, erro
     return set_list(&n->graph->program->memory, &n->inputs, &n->n_inputs, inputs, n_inputs, err);
 }
 
-static size_t place_of(const ir_graph *g, const op_node *at) {
-    size_t i = at->index; /* new nodes in front of it have moved it on */
-    while (i < g->n_nodes && g->nodes[i] != at) i++;
-    return i;
+static void put_in_list(rewriter *w, op_node *n, op_node *at, bool behind) {
+    const bool at_new = (at->mark & MARK_NEW) != 0,
+               list_behind = at_new ? (at->mark & MARK_BEHIND) != 0 : behind;
+    op_node **p = list_of(w, at->index, list_behind);
+    if (at_new) { /* lists lead away from the old node */
+        while (*p != at) p = &(*p)->next;
+        if (behind == list_behind) p = &at->next;
+    }
+    n->next = *p;
+    *p = n;
+    n->index = at->index;
+    n->mark = (uint8_t)(MARK_NEW | (list_behind ? MARK_BEHIND : 0));
+    w->n_fresh++;
 }
 
-status rewrite_insert(rewriter *w, const op_node *at, const op_def *def, const char *name,
-                      ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs, size_t n_outputs,
-                      void *state, op_node **out, error *err) {
+static status insert(rewriter *w, op_node *at, bool behind, const op_def *def, const char *name,
+                     ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs, size_t n_outputs,
+                     void *state, op_node **out, error *err) {
     ir_graph *g = w->g;
     arena *memory = &g->program->memory;
     op_node *n = arena_alloc(memory, sizeof *n);
-    bool room = n && arena_grow(memory, (void **)&g->nodes, g->n_nodes, &g->cap_nodes, sizeof *g->nodes);
+    bool room =
+        n && arena_grow(memory, (void **)&g->nodes, g->n_nodes + w->n_fresh, &g->cap_nodes, sizeof *g->nodes);
     status st = room ? CHURON_OK : ir_no_memory(err);
     if (st == CHURON_OK) {
         *n = (op_node){.def = def,
@@ -191,17 +237,59 @@ status rewrite_insert(rewriter *w, const op_node *at, const op_def *def, const c
         if (state && def->release) def->release(state);
         return st;
     }
-    const size_t place = place_of(g, at);
-    memmove(g->nodes + place + 1, g->nodes + place, (g->n_nodes - place) * sizeof *g->nodes);
-    g->nodes[place] = n;
-    g->n_nodes++;
-    n->index = (uint32_t)place;
+    put_in_list(w, n, at, behind);
     for (size_t i = 0; i < n_outputs; i++) {
         if (outputs[i]) outputs[i]->producer = n;
     }
     w->changes++;
     if (out) *out = n;
     return CHURON_OK;
+}
+
+status rewrite_insert(rewriter *w, op_node *at, const op_def *def, const char *name, ir_value *const *inputs,
+                      size_t n_inputs, ir_value *const *outputs, size_t n_outputs, void *state, op_node **out,
+                      error *err) {
+    return insert(w, at, false, def, name, inputs, n_inputs, outputs, n_outputs, state, out, err);
+}
+
+status rewrite_insert_behind(rewriter *w, op_node *at, const op_def *def, const char *name,
+                             ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs,
+                             size_t n_outputs, void *state, op_node **out, error *err) {
+    return insert(w, at, true, def, name, inputs, n_inputs, outputs, n_outputs, state, out, err);
+}
+
+/* Attributes as if the model had them. */
+static ir_attr *make_attrs(arena *memory, const node_attr *attrs, size_t n) {
+    ir_attr *list = arena_array(memory, n, sizeof *list);
+    onnx_attr *values = arena_array(memory, n, sizeof *values);
+    for (size_t i = 0; list && values && i < n; i++) {
+        values[i] = (onnx_attr){.name = attrs[i].name};
+        values[i].type = attrs[i].is_float ? ONNX_ATTR_FLOAT : ONNX_ATTR_INT;
+        if (attrs[i].is_float) {
+            values[i].f = attrs[i].f;
+        } else {
+            values[i].i = attrs[i].i;
+        }
+        list[i] = (ir_attr){.name = attrs[i].name, .attr = &values[i]};
+    }
+    return values ? list : NULL;
+}
+
+status rewrite_operator(rewriter *w, op_node *at, const char *domain, const char *op, int64_t version,
+                        const node_attr *attrs, size_t n_attrs, ir_value *const *inputs, size_t n_inputs,
+                        ir_value *const *outputs, size_t n_outputs, error *err) {
+    op_node *n;
+    const op_def *def = op_find(domain, op, version);
+    if (!def)
+        return error_set(err, CHURON_INTERNAL, "operator %s: no row for version %lld", op,
+                         (long long)version);
+    ir_attr *list = make_attrs(&w->program->memory, attrs, n_attrs);
+    if (!list) return ir_no_memory(err);
+    TRY(rewrite_insert(w, at, def, at->name, inputs, n_inputs, outputs, n_outputs, NULL, &n, err));
+    n->version = version;
+    n->attrs = list;
+    n->n_attrs = n_attrs;
+    return def->prepare ? def->prepare(n, err) : CHURON_OK;
 }
 
 /* ---- looking ---------------------------------------------------------------------------------------- */

@@ -17,6 +17,8 @@ typedef struct rewriter {
     uint32_t *first; /* [n_values + 1]: readers of slot s are readers[first[s] .. first[s+1]) */
     op_node **readers;
     ir_value **forward; /* [n_values]: what replaces the value, or NULL */
+    op_node **fresh;    /* [2 * nodes + 2]: lists of new nodes in front of and behind each */
+    size_t n_fresh;
     size_t changes;
 } rewriter;
 
@@ -54,6 +56,31 @@ bool value_known_shape(const ir_value *v);
 bool value_is_f32(const ir_value *v);
 bool value_same_shape(const ir_value *a, const ir_value *b); /* known to be equal, symbols included */
 
+/* ---- patterns: nodes that together compute what one node can ---------------------------------------- */
+
+enum { PATTERN_MOST = 24 };
+
+typedef struct pattern {
+    const rewriter *w;
+    op_node *nodes[PATTERN_MOST];
+    size_t n;
+} pattern;
+
+/* The node that makes v, if it is this operator of ai.onnx; it joins the pattern. NULL: it is not, or v is
+ * constant, or the pattern is full. A matcher that tries another way sets n back. */
+op_node *pattern_maker(pattern *p, const ir_value *v, const char *op);
+/* Nobody outside reads what its nodes make, but for the outputs of `last`, which is in it. */
+bool pattern_is_closed(const pattern *p, const op_node *last);
+void pattern_remove(rewriter *w, const pattern *p);
+/* n is `op` of two inputs, one of them a scalar f32 constant (the second one where `op` does not commute);
+ * gives the other one. NULL: no. */
+ir_value *node_with_scalar(const op_node *n, const char *op, float *scalar);
+/* The other input of a node of two, one of which is v. NULL: v is none. */
+ir_value *node_other_input(const op_node *n, const ir_value *v);
+/* Axes of a reduction of its input's known rank that keeps dimensions: the only one, or `count` last ones.
+ * false: others, or none said. */
+bool node_reduced_axes(const op_node *n, size_t *first, size_t *count);
+
 /* Limits, or else a kernel function of one f32 element. */
 typedef struct node_function {
     bool limits; /* else `f` */
@@ -68,11 +95,26 @@ MUST_USE status rewrite_constant(rewriter *w, const char *name, tensor t, ir_val
 /* A new value of a type and shape that a new node will write. */
 MUST_USE status rewrite_value(rewriter *w, const char *name, elem type, size_t rank, const dim *dims,
                               ir_value **out, error *err);
-/* A node of our own table, standing right before `at`; state is the node's (its row releases it, also on
- * failure). Sets the outputs' producer. */
-MUST_USE status rewrite_insert(rewriter *w, const op_node *at, const op_def *def, const char *name,
+/* A node of our own table, standing right before `at` (or behind it), which may be new itself; state is the
+ * node's (its row releases it, also on failure). Sets the outputs' producer. The node is in nodes[] from the
+ * next sweep on. */
+MUST_USE status rewrite_insert(rewriter *w, op_node *at, const op_def *def, const char *name,
                                ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs,
                                size_t n_outputs, void *state, op_node **out, error *err);
+MUST_USE status rewrite_insert_behind(rewriter *w, op_node *at, const op_def *def, const char *name,
+                                      ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs,
+                                      size_t n_outputs, void *state, op_node **out, error *err);
+/* A node of the operator table (the row for `version`), with attributes that its row reads; before `at`. */
+typedef struct node_attr {
+    const char *name;
+    bool is_float;
+    float f;
+    int64_t i;
+} node_attr;
+MUST_USE status rewrite_operator(rewriter *w, op_node *at, const char *domain, const char *op,
+                                 int64_t version, const node_attr *attrs, size_t n_attrs,
+                                 ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs,
+                                 size_t n_outputs, error *err);
 /* Gives a node other inputs. */
 MUST_USE status rewrite_inputs(op_node *n, ir_value *const *inputs, size_t n_inputs, error *err);
 

@@ -1,0 +1,309 @@
+"""Networks in pieces, as exporters write them, become one operator; what only looks like one does not; and in both cases
+the answer is that of ONNX Runtime without its optimizer."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="skip: the onnx package cannot be had")
+ort = pytest.importorskip("onnxruntime", reason="skip: the onnxruntime package cannot be had")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+
+class Net:
+    def __init__(self, seed=0, opset=17):
+        self.rng, self.opset = np.random.default_rng(seed), opset
+        self.nodes, self.weights, self.infos, self.feeds = [], [], [], {}
+
+    def input(self, *shape, dims=None, low=-2.0, high=2.0):
+        name = f"x{len(self.infos)}"
+        self.feeds[name] = self.rng.uniform(low, high, shape).astype(np.float32)
+        self.infos.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims or shape))
+        return name
+
+    def tensor(self, array):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def floats(self, *shape, low=-1.0, high=1.0):
+        return self.tensor(self.rng.uniform(low, high, shape).astype(np.float32))
+
+    def scalar(self, value, shape=()):
+        return self.tensor(np.full(shape, value, np.float32))
+
+    def ints(self, *values):
+        return self.tensor(np.array(values, np.int64))
+
+    def op(self, kind, *inputs, **attrs):
+        out = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [out], name=f"n{len(self.nodes)}", **attrs))
+        return out
+
+    def reduce(self, kind, x, axes, keepdims=1):
+        if self.opset >= 18 or kind == "ReduceSum":
+            return self.op(kind, x, self.ints(*axes), keepdims=keepdims)
+        return self.op(kind, x, axes=list(axes), keepdims=keepdims)
+
+    def model(self, outputs):
+        infos = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outputs]
+        graph = helper.make_graph(self.nodes, "net", self.infos, infos, self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)],
+                                 ir_version=8)
+
+
+def ran(churon, folder, net, outputs, rtol=1e-4, atol=2e-5):
+    """Operators that ran and how many of each, after the answer was found right with and without passes."""
+    model = net.model(outputs)
+    onnx.save(model, folder / "model.onnx")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    want = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(outputs, net.feeds)
+    inputs = []
+    for name, x in net.feeds.items():
+        np.save(folder / f"{name}.npy", x)
+        inputs += ["--input", f"{name}={folder}/{name}.npy"]
+    for left_out in ([], ["--no-pass", "all"]):
+        out = folder / "out"
+        p = subprocess.run([churon, "run", str(folder / "model.onnx"), "--output-dir", str(out), *inputs, *left_out],
+                           capture_output=True, text=True, timeout=60)
+        assert p.returncode == 0, p.stderr
+        for name, w in zip(outputs, want):
+            got = np.load(out / f"{name}.npy")
+            assert got.shape == w.shape and got.dtype == w.dtype
+            np.testing.assert_allclose(got, w, rtol=rtol, atol=atol, err_msg=f"{name} {left_out}")
+    p = subprocess.run([churon, "bench", str(folder / "model.onnx"), "--reps", "1", "--json", *inputs], capture_output=True, text=True,
+                       timeout=60)
+    assert p.returncode == 0, p.stderr
+    return {o["op"]: o["nodes"] for o in json.loads(p.stdout)["rows"][0]["operators"]}
+
+
+# ---- layer norm and RMS norm -----------------------------------------------------------------------------
+
+
+def centered(n, x, axes=(-1,)):
+    return n.op("Sub", x, n.reduce("ReduceMean", x, axes))
+
+
+def squared(n, d, how):
+    return n.op("Pow", d, n.scalar(2.0)) if how else n.op("Mul", d, d)
+
+
+def root(n, square, axes=(-1,), epsilon=1e-5):
+    return n.op("Sqrt", n.op("Add", n.reduce("ReduceMean", square, axes), n.scalar(epsilon)))
+
+
+def affine(n, x, *shape):
+    return n.op("Add", n.op("Mul", x, n.floats(*shape)), n.floats(*shape))
+
+
+def torch_layer_norm(n):
+    d = centered(n, n.input(2, 5, 24))
+    return [affine(n, n.op("Div", d, root(n, squared(n, d, True))), 24)]
+
+
+def twin_layer_norm(n):
+    """Two subtractions, as old exporters write it."""
+    x = n.input(2, 5, 24, dims=["N", "T", 24])
+    mean = n.reduce("ReduceMean", x, [2])
+    d, e = n.op("Sub", x, mean), n.op("Sub", x, mean)
+    return [affine(n, n.op("Div", d, root(n, squared(n, e, True), [2])), 24)]
+
+
+def reciprocal_layer_norm(n):
+    d = centered(n, n.input(3, 17), [1])
+    return [affine(n, n.op("Mul", n.op("Reciprocal", root(n, squared(n, d, False), [1])), d), 17)]
+
+
+def two_axes_layer_norm(n):
+    d = centered(n, n.input(2, 3, 4, 5), [2, 3])
+    return [affine(n, n.op("Div", d, root(n, squared(n, d, True), [2, 3])), 4, 5)]
+
+
+def bare_layer_norm(n):
+    """No scale: what follows is not the norm's."""
+    x = n.input(2, 5, 24)
+    d = centered(n, x)
+    y = n.op("Div", d, root(n, squared(n, d, True)))
+    return [n.op("Mul", y, n.input(2, 1, 24))]
+
+
+def tf_layer_norm(n):
+    x = n.input(2, 5, 24)
+    mean = n.reduce("ReduceMean", x, [2])
+    d = n.op("Sub", x, mean)
+    g = n.op("Mul", n.op("Reciprocal", root(n, n.op("Mul", d, d), [2], 1e-3)), n.floats(24))
+    return [n.op("Add", n.op("Mul", x, g), n.op("Sub", n.floats(24), n.op("Mul", mean, g)))]
+
+
+def llama_rms_norm(n):
+    x = n.input(2, 5, 24)
+    r = n.op("Div", n.scalar(1.0), root(n, squared(n, x, True), epsilon=1e-6))
+    return [n.op("Mul", n.floats(24), n.op("Mul", x, r))]
+
+
+def plain_rms_norm(n):
+    x = n.input(2, 5, 24)
+    return [n.op("Mul", n.op("Div", x, root(n, n.op("Mul", x, x))), n.floats(24))]
+
+
+def power_rms_norm(n):
+    x = n.input(2, 5, 24)
+    v = n.op("Add", n.reduce("ReduceMean", squared(n, x, True), [-1]), n.scalar(1e-6))
+    return [n.op("Mul", n.op("Mul", x, n.op("Pow", v, n.scalar(-0.5))), n.floats(24))]
+
+
+# What is no norm.
+
+
+def other_axis(n):
+    """Over the channels of an image."""
+    d = centered(n, n.input(2, 6, 4, 4), [1])
+    return [affine(n, n.op("Div", d, root(n, squared(n, d, True), [1])), 6, 1, 1)]
+
+
+def mixed_axes(n):
+    """The mean over one axis, the variance over another."""
+    d = centered(n, n.input(2, 6, 6), [1])
+    return [n.op("Div", d, root(n, squared(n, d, True), [0]))]
+
+
+def read_outside(n):
+    """The variance is an output too."""
+    d = centered(n, n.input(2, 5, 24))
+    v = n.reduce("ReduceMean", squared(n, d, True), [-1])
+    return [n.op("Div", d, n.op("Sqrt", n.op("Add", v, n.scalar(1e-5)))), v]
+
+
+def epsilon_outside(n):
+    d = centered(n, n.input(2, 5, 24))
+    s = n.op("Add", n.op("Sqrt", n.reduce("ReduceMean", squared(n, d, True), [-1])), n.scalar(1e-3))
+    return [n.op("Div", d, s)]
+
+
+def cubed(n):
+    d = centered(n, n.input(2, 5, 24))
+    return [n.op("Div", d, n.op("Sqrt", n.op("Add", n.reduce("ReduceMean", n.op("Pow", d, n.scalar(4.0)), [-1]), n.scalar(1e-5))))]
+
+
+def epsilon_computed(n):
+    d = centered(n, n.input(2, 5, 24))
+    e = n.input(1, low=0.1, high=0.2)
+    return [n.op("Div", d, n.op("Sqrt", n.op("Add", n.reduce("ReduceMean", squared(n, d, True), [-1]), e)))]
+
+
+def upside_down(n):
+    d = centered(n, n.input(2, 5, 24))
+    return [n.op("Div", root(n, squared(n, d, True)), n.op("Add", n.op("Abs", d), n.scalar(1.0)))]
+
+
+NORMS = [(torch_layer_norm, "LayerNormalization"), (twin_layer_norm, "LayerNormalization"), (reciprocal_layer_norm, "LayerNormalization"),
+         (two_axes_layer_norm, "LayerNormalization"), (tf_layer_norm, "LayerNormalization"), (llama_rms_norm, "RMSNormalization"),
+         (plain_rms_norm, "RMSNormalization"), (power_rms_norm, "RMSNormalization")]
+NO_NORMS = [other_axis, mixed_axes, read_outside, epsilon_outside, cubed, epsilon_computed, upside_down]
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+@pytest.mark.parametrize("build, op", NORMS, ids=[b.__name__ for b, _ in NORMS])
+def test_norm_is_one_operator(churon, tmp_path, build, op, opset):
+    n = Net(opset=opset)
+    assert ran(churon, tmp_path, n, build(n)) == {op: 1}
+
+
+def test_norm_without_scale(churon, tmp_path):
+    n = Net()
+    assert ran(churon, tmp_path, n, bare_layer_norm(n)) == {"LayerNormalization": 1, "Mul": 1}
+
+
+@pytest.mark.parametrize("build", NO_NORMS, ids=[b.__name__ for b in NO_NORMS])
+def test_no_norm(churon, tmp_path, build):
+    n = Net()
+    assert not {"LayerNormalization", "RMSNormalization"} & set(ran(churon, tmp_path, n, build(n)))
+
+
+def test_scale_that_widens_the_result_stays(churon, tmp_path):
+    n = Net()
+    d = centered(n, n.input(3, 1), [1])
+    y = n.op("Mul", n.op("Div", d, root(n, squared(n, d, True), [1])), n.floats(7))
+    assert ran(churon, tmp_path, n, [y])["Mul"] >= 1
+
+
+# ---- softmax ---------------------------------------------------------------------------------------------
+
+
+def softmax_pieces(n, x, axis, sum_axis=None, most=None):
+    s = n.op("Sub", x, n.reduce("ReduceMax", most or x, [axis]))
+    e = n.op("Exp", s)
+    return s, e, n.reduce("ReduceSum", e, [sum_axis if sum_axis is not None else axis])
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax_is_one_operator(churon, tmp_path, axis, log):
+    n = Net()
+    s, e, total = softmax_pieces(n, n.input(3, 4, 9, dims=["N", 4, "T"]), axis)
+    y = n.op("Sub", s, n.op("Log", total)) if log else n.op("Div", e, total)
+    assert ran(churon, tmp_path, n, [y]) == {"LogSoftmax" if log else "Softmax": 1}
+
+
+@pytest.mark.parametrize("what", ["axis", "other", "read", "upside down"])
+def test_no_softmax(churon, tmp_path, what):
+    n = Net()
+    x = n.input(5, 5)
+    s, e, total = softmax_pieces(n, x, 1, 0 if what == "axis" else 1, n.input(5, 5) if what == "other" else None)
+    y = n.op("Div", total, e) if what == "upside down" else n.op("Div", e, total)
+    assert "Softmax" not in ran(churon, tmp_path, n, [y, e] if what == "read" else [y])
+
+
+# ---- functions of one element ----------------------------------------------------------------------------
+
+
+def cube(n, x, how):
+    if how == 0:
+        return n.op("Pow", x, n.scalar(3.0))
+    return n.op("Mul", x, n.op("Mul", x, x)) if how == 1 else n.op("Mul", n.op("Mul", x, x), x)
+
+
+def tanh_core(n, x, how, cubic=0.044715, one=1.0):
+    k = (2 / np.pi) ** 0.5
+    if how == 3:  # x * k * (1 + c * x * x)
+        u = n.op("Mul", n.op("Mul", x, n.scalar(k)), n.op("Add", n.op("Mul", n.op("Mul", x, n.scalar(cubic)), x), n.scalar(1.0)))
+    else:
+        u = n.op("Mul", n.op("Add", x, n.op("Mul", cube(n, x, how), n.scalar(cubic))), n.scalar(k))
+    return n.op("Add", n.op("Tanh", u), n.scalar(one))
+
+
+@pytest.mark.parametrize("order", range(3))
+@pytest.mark.parametrize("how", range(4))
+def test_gelu_by_tanh_is_one_operator(churon, tmp_path, how, order):
+    n = Net()
+    x = n.input(3, 4, 9, dims=["N", 4, "T"], low=-5, high=5)
+    core = tanh_core(n, x, how)
+    y = [lambda: n.op("Mul", n.op("Mul", x, core), n.scalar(0.5)), lambda: n.op("Mul", n.op("Mul", x, n.scalar(0.5)), core),
+         lambda: n.op("Mul", x, n.op("Mul", n.scalar(0.5), core))][order]()
+    assert ran(churon, tmp_path, n, [y]) == {"Unary": 1}
+
+
+@pytest.mark.parametrize("what", ["cubic", "one", "half", "other", "read"])
+def test_no_gelu(churon, tmp_path, what):
+    n = Net()
+    x = n.input(3, 9)
+    core = tanh_core(n, x, 0, cubic=0.05 if what == "cubic" else 0.044715, one=1.5 if what == "one" else 1.0)
+    half = n.op("Mul", n.input(3, 9) if what == "other" else x, n.scalar(0.25 if what == "half" else 0.5))
+    assert "Unary" not in ran(churon, tmp_path, n, [n.op("Mul", half, core)] + ([core] if what == "read" else []))
+
+
+def test_gelu_of_a_product_of_itself(churon, tmp_path):
+    """The argument is a product too: which factor is x has to be found out."""
+    n = Net()
+    x = n.op("Mul", n.input(3, 9), n.input(3, 9))
+    y = n.op("Mul", n.op("Mul", x, n.op("Add", n.op("Erf", n.op("Div", x, n.scalar(2**0.5))), n.scalar(1.0))), n.scalar(0.5))
+    assert ran(churon, tmp_path, n, [y]) == {"Mul": 1, "Unary": 1}
+
+
+def test_quick_gelu(churon, tmp_path):
+    n = Net()
+    x = n.input(3, 9)
+    assert ran(churon, tmp_path, n, [n.op("Mul", x, n.op("Sigmoid", n.op("Mul", x, n.scalar(1.702))))]) == {"Unary": 1}
