@@ -28,23 +28,6 @@ bool origin_name_ok(const char *name, size_t n) {
     return !(n == strlen("origin.json") && memcmp(name, "origin.json", n) == 0);
 }
 
-status digest_parse(const char *text, char hex[DIGEST_HEX], error *err) {
-    size_t n = strlen(text);
-    if (n != DIGEST_HEX - 1) {
-        return error_set(err, CHURON_INVALID, "sha256: expected 64 hexadecimal digits, got %zu characters",
-                         n);
-    }
-    for (size_t i = 0; i <= n; i++) {
-        char c = text[i];
-        if (c >= 'A' && c <= 'F') c = (char)(c - 'A' + 'a');
-        if (c && !(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) {
-            return error_set(err, CHURON_INVALID, "sha256: expected hexadecimal digits, got \"%.64s\"", text);
-        }
-        hex[i] = c;
-    }
-    return CHURON_OK;
-}
-
 status origin_add(origin *o, const origin_file *file, error *err) {
     if (o->n_files >= ORIGIN_MAX_FILES) {
         return error_set(err, CHURON_LIMIT, "files: expected at most %d, got more", ORIGIN_MAX_FILES);

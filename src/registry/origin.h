@@ -37,7 +37,4 @@ MUST_USE status origin_write(const origin *o, const char *dir, error *err);
  * origin.json, at most ORIGIN_MAX_NAME bytes. */
 bool origin_name_ok(const char *name, size_t n);
 
-/* 64 hexadecimal digits, to lower case. */
-MUST_USE status digest_parse(const char *text, char hex[DIGEST_HEX], error *err);
-
 #endif

@@ -3,6 +3,7 @@
 #include "registry/store.h"
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/mem.h"
 #include "registry/origin.h"
 
@@ -27,18 +28,7 @@ void store_listing_free(store_listing *l) {
 /* ---- where ------------------------------------------------------------------------------------------ */
 
 status store_home(str *out, error *err) {
-    const char *home = getenv("CHURON_HOME"), *data = getenv("XDG_DATA_HOME"), *user = getenv("HOME");
-    if (home && *home) {
-        str_cat(out, home);
-    } else if (data && *data == '/') { /* the XDG rule: a relative path there is to be ignored */
-        str_fmt(out, "%s/churon", data);
-    } else if (user && *user) {
-        str_fmt(out, "%s/.local/share/churon", user);
-    } else {
-        return error_set(err, CHURON_INVALID,
-                         "CHURON_HOME: expected a folder, got nothing (HOME is not set either)");
-    }
-    return str_check(out, err);
+    return home_path(out, err);
 }
 
 /* ---- references ------------------------------------------------------------------------------------- */

@@ -300,7 +300,7 @@ def test_ids_out_of_range(churon, smollm2):
     refused(churon_run(churon, "run", smollm2, "--raw", stdin=b""), 2, "PROMPT", "none")
 
 
-@pytest.mark.parametrize("command", ["compile", "quantize", "pack", "registry", "batch", "stream", "nonsense"])
+@pytest.mark.parametrize("command", ["compile", "quantize", "registry", "batch", "stream", "nonsense"])
 def test_commands_that_are_not_there(churon, command):
     message = refused(churon_run(churon, command, "x"), 2, "does not have", command)
     assert "run" in message and "inspect" in message and "version" in message
@@ -315,7 +315,7 @@ def test_no_command(churon):
     assert done.returncode == 2 and done.stdout == b"" and b"Usage: churon COMMAND" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "serve", "inspect", "tokenize", "perplexity", "bench", "pull", "version"])
+@pytest.mark.parametrize("command", ["run", "serve", "inspect", "tokenize", "perplexity", "bench", "pull", "pack", "version"])
 def test_help_of_every_command(churon, command, top):
     done = churon_run(churon, command, "--help")
     text = done.stdout.decode()
