@@ -127,7 +127,7 @@ static status bind_inputs(importer *im, const onnx_node *node, const onnx_functi
 static status add_identity(importer *im, scope *s, ir_value *from, ir_value *to, error *err) {
     ir_program *p = im->program;
     ir_graph *g = s->graph;
-    op_node *n = arena_alloc(&p->memory, sizeof *n);
+    op_node *n = arena_array(&p->memory, 1, sizeof *n);
     ir_value **ends = arena_array(&p->memory, 2, sizeof *ends);
     if (!n || !ends ||
         !arena_grow(&p->memory, (void **)&g->nodes, g->n_nodes, &g->cap_nodes, sizeof *g->nodes)) {

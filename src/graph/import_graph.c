@@ -227,7 +227,7 @@ status import_graph(importer *im, const onnx_graph *source, scope *s, error *err
 }
 
 static ir_graph *new_graph(ir_program *p, ir_graph *parent, const char *name) {
-    ir_graph *g = arena_alloc(&p->memory, sizeof *g);
+    ir_graph *g = arena_array(&p->memory, 1, sizeof *g);
     if (!g || !arena_grow(&p->memory, (void **)&p->graphs, p->n_graphs, &p->cap_graphs, sizeof *p->graphs))
         return NULL;
     *g = (ir_graph){.program = p, .parent = parent, .name = name, .number = p->n_graphs};

@@ -95,7 +95,7 @@ static const char *node_name(importer *im, const onnx_node *node, const scope *s
 status import_node(importer *im, const onnx_node *node, scope *s, error *err) {
     ir_program *p = im->program;
     ir_graph *g = s->graph;
-    op_node *n = arena_alloc(&p->memory, sizeof *n);
+    op_node *n = arena_array(&p->memory, 1, sizeof *n);
     const char *name = node_name(im, node, s);
     if (!n || !name ||
         !arena_grow(&p->memory, (void **)&g->nodes, g->n_nodes, &g->cap_nodes, sizeof *g->nodes)) {

@@ -36,7 +36,7 @@ status ir_check_faults(ir_program *p, status code, error *err) {
 ir_value *ir_value_new(ir_graph *g, const char *name) {
     arena *memory = &g->program->memory;
     if (g->n_values >= INT32_MAX / 2) return NULL;
-    ir_value *v = arena_alloc(memory, sizeof *v);
+    ir_value *v = arena_array(memory, 1, sizeof *v);
     if (!v || !arena_grow(memory, (void **)&g->values, g->n_values, &g->cap_values, sizeof *g->values))
         return NULL;
     *v = (ir_value){.name = name, .graph = g, .slot = (uint32_t)g->n_values};

@@ -8,7 +8,7 @@
 #ifndef GRAPH_IR_H
 #define GRAPH_IR_H
 
-#include "graph/arena.h"
+#include "base/arena.h"
 #include "graph/graph.h"
 #include "graph/op.h"
 #include "graph/symbols.h"

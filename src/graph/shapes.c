@@ -54,7 +54,7 @@ const tensor *shapes_in_tensor(const op_shapes *s, size_t i) {
 }
 
 static void *temporary(const op_shapes *s, size_t bytes) {
-    void *p = s->exec ? exec_scratch(s->exec, bytes) : arena_alloc(&s->program->memory, bytes);
+    void *p = s->exec ? exec_scratch(s->exec, bytes) : arena_array(&s->program->memory, 1, bytes);
     if (!p) ((op_shapes *)(uintptr_t)s)->out_of_memory = true;
     return p;
 }
@@ -143,14 +143,14 @@ status shapes_in_value_type(const op_shapes *s, size_t i, const onnx_type **out,
         *out = &s->node->inputs[i]->type;
         return CHURON_OK;
     }
-    onnx_type *t = arena_alloc(&s->program->memory, sizeof *t);
+    onnx_type *t = arena_array(&s->program->memory, 1, sizeof *t);
     if (!t) return ir_no_memory(err);
     *out = t;
     return ir_value_type(s->node->inputs[i], t, err);
 }
 
 static status copy_type(arena *memory, const onnx_type *from, const onnx_type **out, int depth, error *err) {
-    onnx_type *t = arena_alloc(memory, sizeof *t);
+    onnx_type *t = arena_array(memory, 1, sizeof *t);
     if (!t || depth > IR_MAX_DEPTH) return ir_no_memory(err);
     *t = *from;
     if (from->has_shape && from->rank) {

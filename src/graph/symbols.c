@@ -58,7 +58,7 @@ static dim add_symbol(symbols *s, symbol sym) {
         return failed(s);
     }
     if (sym.kind != ATOM_NONE) {
-        term *t = arena_alloc(s->memory, sizeof *t);
+        term *t = arena_array(s->memory, 1, sizeof *t);
         if (!t) return failed(s);
         *t = (term){.coefficient = 1, .n = 1, .atoms = {(uint32_t)s->n}};
         sym.terms = t;

@@ -8,7 +8,7 @@
 #define GRAPH_SYMBOLS_H
 
 #include "base/str.h"
-#include "graph/arena.h"
+#include "base/arena.h"
 #include "graph/names.h"
 #include "graph/op.h"
 

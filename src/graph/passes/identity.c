@@ -89,7 +89,7 @@ static status join_transposes(rewriter *w, op_node *n, error *err) {
         return CHURON_OK;
     arena *memory = &w->program->memory;
     int64_t *both = arena_array(memory, rank, sizeof *both);
-    onnx_attr *attr = arena_alloc(memory, sizeof *attr);
+    onnx_attr *attr = arena_array(memory, 1, sizeof *attr);
     ir_attr *attrs = arena_array(memory, 1, sizeof *attrs);
     if (!both || !attr || !attrs) return ir_no_memory(err);
     for (size_t i = 0; i < rank; i++) both[i] = inner[outer[i]];

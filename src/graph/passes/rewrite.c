@@ -217,7 +217,7 @@ static status insert(rewriter *w, op_node *at, bool behind, const op_def *def, c
                      void *state, op_node **out, error *err) {
     ir_graph *g = w->g;
     arena *memory = &g->program->memory;
-    op_node *n = arena_alloc(memory, sizeof *n);
+    op_node *n = arena_array(memory, 1, sizeof *n);
     bool room =
         n && arena_grow(memory, (void **)&g->nodes, g->n_nodes + w->n_fresh, &g->cap_nodes, sizeof *g->nodes);
     status st = room ? CHURON_OK : ir_no_memory(err);

@@ -1,0 +1,69 @@
+/* media_in.c: see media_in.h. */
+#include "pipeline/media_in.h"
+
+#include "base/file.h"
+#include "tensor/npy.h"
+
+#include <string.h>
+
+enum { MAX_FILE = 1 << 30 };
+
+static status join(const char *folder, const char *path, str *out, error *err) {
+    if (path[0] != '/' && *folder) str_fmt(out, "%s/", folder);
+    str_cat(out, path);
+    return str_check(out, err);
+}
+
+status media_read_file(const char *folder, const char *path, str *out, error *err) {
+    str whole = {0};
+    status st = join(folder, path, &whole, err);
+    if (st == CHURON_OK) st = file_read(out, whole.data, MAX_FILE, err);
+    str_free(&whole);
+    return st;
+}
+
+status media_read_npy(const char *folder, const char *path, const cell_type *type, arena *a, cell *out,
+                      error *err) {
+    str whole = {0};
+    tensor t = {0};
+    void *data = NULL;
+    status st = join(folder, path, &whole, err);
+    if (st == CHURON_OK) st = npy_read(&t, whole.data, err);
+    const elem_set numpy_lacks = ELEMS_F8 | ELEMS_LOWBIT | ELEM_BIT(ELEM_BF16);
+    const bool widened = (ELEM_BIT(type->element) & numpy_lacks) && (t.type == ELEM_F32 || t.type == ELEM_I8);
+    if (st == CHURON_OK && t.type != type->element && !widened)
+        st = error_set(err, CHURON_INVALID, "%.200s: expected elements of %s, got %s", path,
+                       elem_name(type->element), elem_name(t.type));
+    if (st == CHURON_OK)
+        st = cell_new_tensor(out, CELL_TENSOR, a, type->element, t.rank, t.dims, &data, path, err);
+    if (st == CHURON_OK && t.type == ELEM_STRING) {
+        cell borrowed;
+        st = cell_borrow_tensor(&borrowed, CELL_TENSOR, a, &t, err);
+        if (st == CHURON_OK) st = cell_copy(out, &borrowed, a, err);
+    } else if (st == CHURON_OK && widened) {
+        for (size_t i = 0; i < t.count; i++) {
+            double v;
+            elem_to_f64(t.type, (const char *)t.data + i * elem_describe(t.type)->bytes, &v, 1);
+            elem_from_f64(type->element, &v, (char *)data + i * elem_describe(type->element)->bytes, 1, true);
+        }
+    } else if (st == CHURON_OK && t.count) {
+        memcpy(data, t.data, tensor_bytes(&t));
+    }
+    tensor_free(&t);
+    str_free(&whole);
+    return st;
+}
+
+status media_read_image(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
+    (void)bytes;
+    (void)a;
+    (void)out;
+    return error_set(err, CHURON_UNSUPPORTED, "field %.100s: this build reads no images", f->name);
+}
+
+status media_read_audio(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
+    (void)bytes;
+    (void)a;
+    (void)out;
+    return error_set(err, CHURON_UNSUPPORTED, "field %.100s: this build reads no audio", f->name);
+}

@@ -1,0 +1,16 @@
+/* table.c: all steps. A new one is a file of this folder and a row here. */
+#include "pipeline/steps/steps.h"
+
+#include <string.h>
+
+const step_kind *const STEP_KINDS[] = {
+    &step_model,
+    NULL,
+};
+
+const step_kind *step_kind_find(const char *name) {
+    for (size_t i = 0; STEP_KINDS[i]; i++) {
+        if (strcmp(STEP_KINDS[i]->name, name) == 0) return STEP_KINDS[i];
+    }
+    return NULL;
+}
