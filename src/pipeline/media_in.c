@@ -8,27 +8,27 @@
 
 enum { MAX_FILE = 1 << 30 };
 
-static status join(const char *folder, const char *path, str *out, error *err) {
-    if (path[0] != '/' && *folder) str_fmt(out, "%s/", folder);
-    str_cat(out, path);
-    return str_check(out, err);
-}
-
-status media_read_file(const char *folder, const char *path, str *out, error *err) {
+status media_read_file(const record_source *source, const char *path, str *out, error *err) {
+    if (source->bundle) return files_read(source->bundle, path, MAX_FILE, out, err);
     str whole = {0};
-    status st = join(folder, path, &whole, err);
+    if (path[0] != '/' && *source->folder) str_fmt(&whole, "%s/", source->folder);
+    str_cat(&whole, path);
+    status st = str_check(&whole, err);
     if (st == CHURON_OK) st = file_read(out, whole.data, MAX_FILE, err);
     str_free(&whole);
     return st;
 }
 
-status media_read_npy(const char *folder, const char *path, const cell_type *type, arena *a, cell *out,
-                      error *err) {
-    str whole = {0};
+status media_read_npy(const record_source *source, const char *path, const cell_type *type, arena *a,
+                      cell *out, error *err) {
+    str bytes = {0};
     tensor t = {0};
     void *data = NULL;
-    status st = join(folder, path, &whole, err);
-    if (st == CHURON_OK) st = npy_read(&t, whole.data, err);
+    status st = media_read_file(source, path, &bytes, err);
+    if (st == CHURON_OK) {
+        st = npy_parse(&t, bytes.data, bytes.len, err);
+        if (st != CHURON_OK) error_prefix(err, "%.200s", path);
+    }
     const elem_set numpy_lacks = ELEMS_F8 | ELEMS_LOWBIT | ELEM_BIT(ELEM_BF16);
     const bool widened = (ELEM_BIT(type->element) & numpy_lacks) && (t.type == ELEM_F32 || t.type == ELEM_I8);
     if (st == CHURON_OK && t.type != type->element && !widened)
@@ -50,7 +50,7 @@ status media_read_npy(const char *folder, const char *path, const cell_type *typ
         memcpy(data, t.data, tensor_bytes(&t));
     }
     tensor_free(&t);
-    str_free(&whole);
+    str_free(&bytes);
     return st;
 }
 

@@ -4,10 +4,10 @@
 
 #include "pipeline/schema.h"
 
-/* A file named by a record: `path` relative to `folder`. Appends its bytes. */
-MUST_USE status media_read_file(const char *folder, const char *path, str *out, error *err);
+/* A file named by a record: Appends its bytes. */
+MUST_USE status media_read_file(const record_source *source, const char *path, str *out, error *err);
 /* A .npy file whose elements are of the type's (float32 for types that NumPy lacks). */
-MUST_USE status media_read_npy(const char *folder, const char *path, const cell_type *type, arena *a,
+MUST_USE status media_read_npy(const record_source *source, const char *path, const cell_type *type, arena *a,
                                cell *out, error *err);
 /* The bytes of an image or audio file, decoded as the field wants it. CHURON_UNSUPPORTED in builds without
  * CHURON_MEDIA. */

@@ -69,8 +69,8 @@ MUST_USE status pipeline_run(pipeline_session *s, const cell *inputs, size_t n, 
  * the outputs as an object, or nothing where the record failed. */
 typedef struct json_t json_t;
 MUST_USE status pipeline_run_json(pipeline_session *s, const json_t *const *records, size_t n,
-                                  const char *folder, const pipeline_run_options *o, pipeline_answer *answers,
-                                  error *err);
+                                  const record_source *source, const pipeline_run_options *o,
+                                  pipeline_answer *answers, error *err);
 void pipeline_answer_write(json_out *j, const char *key, const pipeline *p, const pipeline_answer *a);
 
 #endif

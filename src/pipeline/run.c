@@ -285,8 +285,9 @@ status pipeline_run(pipeline_session *s, const cell *inputs, size_t n, const pip
     return run_all(s, n, o, answers, err);
 }
 
-status pipeline_run_json(pipeline_session *s, const json_t *const *records, size_t n, const char *folder,
-                         const pipeline_run_options *o, pipeline_answer *answers, error *err) {
+status pipeline_run_json(pipeline_session *s, const json_t *const *records, size_t n,
+                         const record_source *source, const pipeline_run_options *o, pipeline_answer *answers,
+                         error *err) {
     const size_t n_inputs = s->p->m.inputs.n;
     arena_reset(&s->memory);
     TRY(make_room(s, n, err));
@@ -295,7 +296,7 @@ status pipeline_run_json(pipeline_session *s, const json_t *const *records, size
         cell *inputs = s->inputs + i * n_inputs;
         answers[i] = (pipeline_answer){.st = CHURON_OK};
         s->rows[i].st =
-            schema_read_json(&s->p->m.inputs, records[i], folder, &s->memory, inputs, &s->rows[i].err);
+            schema_read_json(&s->p->m.inputs, records[i], source, &s->memory, inputs, &s->rows[i].err);
         if (ends_run(s->rows[i].st)) {
             if (err) *err = s->rows[i].err;
             return s->rows[i].st;

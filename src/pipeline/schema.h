@@ -47,11 +47,17 @@ MUST_USE status schema_read(const key_reader *r, const yaml_node *inputs, bool i
                             input_schema *out, error *err);
 void schema_release(input_schema *s); /* what is outside the arena */
 
+/* Where {"file": "PATH"} of a record is looked for: relative to a folder, or inside a bundle. */
+typedef struct record_source {
+    const char *folder;  /* "": the current one */
+    const files *bundle; /* instead of folder */
+} record_source;
+
 /* Reads a record. `cells` [n]; memory of values from the arena; texts and numbers borrow from the JSON, which
- * outlives the run. `folder`: where {"file": "PATH"} starts; NULL: such values are refused. On failure the
+ * outlives the run. `source` NULL: {"file": …} is refused. On failure the
  * message has all faults (CHURON_INVALID; as many as fit, and how many more). */
-MUST_USE status schema_read_json(const input_schema *s, const json_t *record, const char *folder, arena *a,
-                                 cell *cells, error *err);
+MUST_USE status schema_read_json(const input_schema *s, const json_t *record, const record_source *source,
+                                 arena *a, cell *cells, error *err);
 /* The same for cells that a program made: types and rules are checked, missing ones filled in. */
 MUST_USE status schema_check(const input_schema *s, cell *cells, arena *a, error *err);
 

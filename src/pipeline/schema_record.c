@@ -23,7 +23,7 @@ typedef struct faults {
 
 typedef struct record_reading {
     const input_schema *schema;
-    const char *folder;
+    const record_source *source;
     arena *memory;
     faults *faults;
 } record_reading;
@@ -302,12 +302,12 @@ static bool read_bytes(const record_reading *d, const input_field *f, const json
     if (b64) {
         good = base64_decode(json_string_value(b64), json_string_length(b64), &bytes);
         if (!good) note(d->faults, f->name, "expected base64, got a character or padding that is none");
-    } else if (!d->folder) {
+    } else if (!d->source) {
         note(d->faults, f->name,
              "expected {\"b64\": \"…\"}, got {\"file\": …}, which is for the command line only");
         good = false;
     } else {
-        st = media_read_file(d->folder, json_string_value(file), &bytes, &e);
+        st = media_read_file(d->source, json_string_value(file), &bytes, &e);
     }
     if (st == CHURON_OK) st = str_check(&bytes, &e);
     if (st == CHURON_OK && good) {
@@ -424,12 +424,12 @@ static bool read_tensor(const record_reading *d, const input_field *f, const jso
     if (json_is_object(j)) {
         const char *file = json_string_value(json_object_get(j, "file"));
         if (file && json_object_size(j) == 1) {
-            if (!d->folder) {
+            if (!d->source) {
                 note(d->faults, f->name,
                      "expected a list, got {\"file\": …}, which is for the command line only");
                 return false;
             }
-            status st = media_read_npy(d->folder, file, &f->type, d->memory, out, &e);
+            status st = media_read_npy(d->source, file, &f->type, d->memory, out, &e);
             if (st != CHURON_OK) note_error(d->faults, f->name, st, &e);
             return st == CHURON_OK;
         }
@@ -583,10 +583,10 @@ static void fill_missing(const record_reading *d, const input_field *f, cell *ou
     }
 }
 
-status schema_read_json(const input_schema *s, const json_t *record, const char *folder, arena *a,
+status schema_read_json(const input_schema *s, const json_t *record, const record_source *source, arena *a,
                         cell *cells, error *err) {
     faults f = {0};
-    const record_reading d = {.schema = s, .folder = folder, .memory = a, .faults = &f};
+    const record_reading d = {.schema = s, .source = source, .memory = a, .faults = &f};
     if (!json_is_object(record))
         return error_set(err, CHURON_INVALID, "record: expected an object of fields, got %s",
                          json_kind(record));
