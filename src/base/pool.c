@@ -11,9 +11,9 @@
 #include "base/pool.h"
 
 #include "base/cores.h"
+#include "base/fp.h"
 #include "base/mem.h"
 
-#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -46,6 +46,7 @@ struct pool {
     int64_t spin_ns;
     pool_fn fn; /* NULL: leave */
     void *ctx;
+    fp_subnormals subnormals;
     pthread_t *workers; /* [threads - 1] */
     size_t started;
     pthread_mutex_t lock; /* only around sleeping and waking */
@@ -70,38 +71,6 @@ static int64_t now_ns(void) {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-
-/* ---- floating-point environment --------------------------------------------------------------------- */
-
-#if defined(__x86_64__)
-typedef unsigned fp_env;
-enum { MXCSR_DEFAULT = 0x1f80, MXCSR_CONTROL = 0xffc0 };
-
-/* Kernels compute in SSE registers and wider only: MXCSR is all that matters, and reading it costs a few
- * cycles where fegetenv costs a hundred. The sticky exception flags (low six bits) are left alone. */
-static fp_env fp_enter(void) {
-    unsigned was = _mm_getcsr();
-    if ((was & MXCSR_CONTROL) != MXCSR_DEFAULT) _mm_setcsr(MXCSR_DEFAULT);
-    return was;
-}
-
-static void fp_leave(const fp_env *was) {
-    if ((*was & MXCSR_CONTROL) != MXCSR_DEFAULT) _mm_setcsr(*was);
-}
-#else
-typedef fenv_t fp_env;
-
-static fp_env fp_enter(void) {
-    fenv_t was;
-    (void)fegetenv(&was);
-    (void)fesetenv(FE_DFL_ENV);
-    return was;
-}
-
-static void fp_leave(const fp_env *was) {
-    (void)fesetenv(was);
-}
-#endif
 
 /* ---- waiting ---------------------------------------------------------------------------------------- */
 
@@ -192,10 +161,10 @@ static void start_job(pool *p, pool_fn fn, void *ctx) {
 static void work(pool *p, size_t index) {
     pool_member me = {.pool = p, .index = index, .count = p->threads};
     member_line *line = &p->lines[index];
-    (void)fp_enter(); /* a new thread starts with its creator's environment */
     for (unsigned job = 1;; job++) {
         wait_for_job(p, job);
         if (!p->fn) return;
+        (void)fp_enter(p->subnormals); /* a new thread starts with its creator's environment */
         p->fn(p->ctx, &me);
         line->meetings++;
         arrive(line);
@@ -211,7 +180,7 @@ static void *worker_main(void *arg) {
 
 void pool_run(pool *p, pool_fn fn, void *ctx) {
     pool_member me = {.pool = p, .index = 0, .count = p->threads};
-    fp_env was = fp_enter();
+    fp_env was = fp_enter(p->subnormals);
     if (p->threads > 1) start_job(p, fn, ctx);
     fn(ctx, &me);
     if (p->threads > 1) {
@@ -295,6 +264,10 @@ void pool_free(pool *p) {
     mem_free(p->lines);
     mem_free(p->workers);
     mem_free(p);
+}
+
+void pool_set_subnormals(pool *p, fp_subnormals how) {
+    p->subnormals = how;
 }
 
 size_t pool_threads(const pool *p) {

@@ -5,12 +5,14 @@
  * thread computes never depends on timing. Workers spin about 50 us after the last job and then sleep
  * (waking costs tens of us in a guest, a spinning hand-over well under one).
  *
- * Every member computes in the default floating-point environment (round to nearest, subnormals kept),
- * whatever the calling program has set: its setting is back when pool_run returns.
+ * Every member computes in this library's floating-point environment (fp.h), subnormals kept unless
+ * pool_set_subnormals says otherwise, whatever the calling program has set: its setting is back when pool_run
+ * returns.
  * Owner: one thread at a time calls pool_run. */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
+#include "base/fp.h"
 #include "base/status.h"
 
 enum { POOL_MAX_THREADS = 1024 };
@@ -29,6 +31,8 @@ typedef void (*pool_fn)(void *ctx, const pool_member *me);
 MUST_USE status pool_create(pool **out, size_t threads, error *err);
 void pool_free(pool *p);
 size_t pool_threads(const pool *p);
+/* For the jobs that follow; by the owner, between jobs. */
+void pool_set_subnormals(pool *p, fp_subnormals how);
 void pool_run(pool *p, pool_fn fn, void *ctx);
 /* All members of the running job wait for each other. Memory written before is visible after. Every member
  * calls it the same number of times in a job. */

@@ -541,7 +541,9 @@ status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err) {
                           .n_in = (uint32_t)n->n_inputs,
                           .n_out = (uint32_t)n->n_outputs};
         exec_frame f = {.slots = slots, .charged = charged, .shapes = shapes};
+        const fp_env was = fp_enter(FP_FLUSH_SUBNORMALS);
         st = run_step(x, &step, &f, SIZE_MAX, err);
+        fp_leave(&was);
         for (size_t i = 0; i < n->n_outputs && st == CHURON_OK; i++) {
             value *v = &slots[n->n_inputs + i];
             outputs[i] = (tensor){0};

@@ -322,7 +322,9 @@ status graph_run(graph_session *s, const value *inputs, value *outputs, const gr
     for (size_t i = 0; i < g->n_inputs; i++) {
         exec_set(x, &x->frames[0], (int32_t)g->inputs[i]->slot, borrowed(&inputs[i]));
     }
+    const fp_env was = fp_enter(FP_FLUSH_SUBNORMALS);
     status st = exec_graph(x, g, err);
+    fp_leave(&was);
     if (st == CHURON_OK) st = take_outputs(s, outputs, o ? o->wanted : NULL, err);
     bucket_end(x, g, st == CHURON_OK);
     exec_clear(x, g);

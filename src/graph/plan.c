@@ -127,6 +127,7 @@ status exec_init(exec *x, ir_program *p, size_t threads, uint64_t limit, error *
     if (st == CHURON_OK) st = pool_create(&x->pool, threads, err);
     size_t n = p ? p->n_graphs : 0;
     if (st == CHURON_OK) {
+        pool_set_subnormals(x->pool, FP_FLUSH_SUBNORMALS);
         x->frames = mem_calloc(n + 1, sizeof *x->frames);
         if (!x->frames) st = ir_no_memory(err);
     }

@@ -180,6 +180,31 @@ static void tiny_job(void *ctx, const pool_member *me) {
     bad[me->index] = half == 0 || fegetround() != FE_TONEAREST;
 }
 
+static void flushed_job(void *ctx, const pool_member *me) {
+    volatile float smallest = FLT_MIN, half = smallest / 2, kept = 1e-40f;
+    int *bad = ctx;
+    bad[me->index] = half != 0 || kept * 2.0f != 0 || fegetround() != FE_TONEAREST;
+}
+
+static void test_subnormals_are_flushed_on_request(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    const unsigned before = _mm_getcsr();
+    pool *p = make(3);
+    int bad[3] = {1, 1, 1};
+    pool_set_subnormals(p, FP_FLUSH_SUBNORMALS);
+    pool_run(p, flushed_job, bad);
+    for (int i = 0; i < 3; i++) assert_int_equal(bad[i], 0);
+    assert_int_equal(_mm_getcsr() & 0xffc0u, before & 0xffc0u);
+    pool_set_subnormals(p, FP_KEEP_SUBNORMALS);
+    pool_run(p, tiny_job, bad);
+    for (int i = 0; i < 3; i++) assert_int_equal(bad[i], 0);
+    pool_free(p);
+#else
+    skip();
+#endif
+}
+
 static void test_subnormals_are_kept(void **state) {
     (void)state;
 #if defined(__x86_64__)
@@ -291,6 +316,7 @@ int main(void) {
         cmocka_unit_test(test_create_and_free),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_subnormals_are_kept),
+        cmocka_unit_test(test_subnormals_are_flushed_on_request),
         cmocka_unit_test(test_siblings_count_once),
         cmocka_unit_test(test_quota_v2),
         cmocka_unit_test(test_quota_v1_in_container),
