@@ -6,10 +6,16 @@
 #
 # tools/bench.sh serving [chat16] [stall] [prefix16] [trace]: the server under load beside the peer's, in turns;
 # see tools/bench/serving.py.
+#
+# tools/bench.sh graphs [NAME...]: ONNX graphs beside ONNX Runtime and OpenVINO, in turns; see tools/bench/graphs.py.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/venv.sh
+if [ "${1:-}" = graphs ]; then
+    shift
+    exec build/venv/bin/python tools/bench/graphs.py "$@"
+fi
 model=$(build/venv/bin/python tests/tools/real_model.py) || { echo "$model"; exit 1; }
 if [ "${1:-}" = serving ]; then
     shift
