@@ -84,6 +84,14 @@ static void cut_image(const conv *c, conv_cut *t) {
     t->strip_floats = (t->strip_h * t->strip_w * depth(c, t) + 15) / 16 * 16;
 }
 
+/* Channels of a run: whole blocks, or what the last block of channels, if it is not full, leaves out of its
+ * 16 at no cost. */
+static size_t run_of(const conv *c, size_t in, size_t taps) {
+    const size_t rest = in % CONV_BLOCK, run = rest % 8 == 0 ? 8 : 4;
+    const bool worth = c->groups == 1 && rest != 0 && rest % 4 == 0 && taps * (in / run) <= MAX_RUNS;
+    return worth ? run : CONV_BLOCK;
+}
+
 static conv_cut cut_of(const conv *c) {
     conv_cut t = {.run = CONV_BLOCK};
     const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
@@ -100,7 +108,8 @@ static conv_cut cut_of(const conv *c) {
         t.run = c->kernel_w;
     } else {
         t.in_blocks = conv_blocks(in);
-        t.n_runs = t.in_blocks * taps;
+        t.run = run_of(c, in, taps);
+        t.n_runs = t.run < CONV_BLOCK ? taps * (in / t.run) : taps * t.in_blocks;
         t.direct = taps == 1 && c->stride_h == 1 && c->stride_w == 1 && c->pad_top == 0 && c->pad_left == 0 &&
                    c->out_h == c->in_h && c->out_w == c->in_w;
     }
@@ -151,8 +160,11 @@ static void pack_panel(const conv *c, const conv_cut *t, const float *weights, s
                  taps = c->kernel_h * c->kernel_w;
     for (size_t k = 0; k < t->k; k++, to += GEMM_PANEL) {
         const bool planar = c->kind == CONV_PLANAR;
-        const size_t tap = planar ? k % taps : k / CONV_BLOCK % taps;
-        const size_t i = planar ? k / taps : k / CONV_BLOCK / taps * CONV_BLOCK + k % CONV_BLOCK;
+        const size_t full = in / CONV_BLOCK * CONV_BLOCK * taps; /* places of whole blocks */
+        const size_t block = k < full || t->run == CONV_BLOCK ? CONV_BLOCK : in % CONV_BLOCK;
+        const size_t at = k < full ? k : k - full, first = k < full ? 0 : in / CONV_BLOCK * CONV_BLOCK;
+        const size_t tap = planar ? k % taps : at / block % taps;
+        const size_t i = planar ? k / taps : first + at / block / taps * block + at % block;
         for (size_t l = 0; l < GEMM_PANEL; l++) {
             const size_t o = panel * GEMM_PANEL + l;
             to[l] = o < out && i < in ? weight_at(c, weights, group * out + o, i, tap) : 0.0f;
@@ -238,18 +250,37 @@ static void copy_strip(const conv_job *job, const conv_cut *t, const place *p, f
     }
 }
 
+/* The runs of one tap of a block: all its channels. */
+static size_t add_runs(const conv *c, const conv_cut *t, size_t block, size_t at, ptrdiff_t *runs) {
+    const size_t left = c->in_channels - block * CONV_BLOCK;
+    const size_t channels = t->run < CONV_BLOCK ? smaller(left, CONV_BLOCK) : CONV_BLOCK;
+    size_t n = 0;
+    for (size_t i = 0; i < channels; i += t->run) runs[n++] = (ptrdiff_t)(at + i);
+    return n;
+}
+
 /* Offsets of the runs from a pixel's first value. */
 static void list_runs(const conv *c, const conv_cut *t, ptrdiff_t *runs) {
     size_t n = 0;
     for (size_t b = 0; b < t->in_blocks; b++) {
+        if (t->direct) {
+            n += add_runs(c, t, b, b * c->in_h * c->in_w * CONV_BLOCK, runs + n);
+            continue;
+        }
         for (size_t i = 0; i < c->kernel_h; i++) {
             const size_t row = (b * t->strip_h + i * c->dilation_h) * t->strip_w;
             if (c->kind == CONV_PLANAR) {
                 runs[n++] = (ptrdiff_t)row;
                 continue;
             }
-            for (size_t j = 0; j < c->kernel_w; j++)
-                runs[n++] = (ptrdiff_t)((row + j * c->dilation_w) * CONV_BLOCK);
+            for (size_t j = 0; j < c->kernel_w; j++) {
+                const size_t at = (row + j * c->dilation_w) * CONV_BLOCK;
+                if (c->kind == CONV_DEPTHWISE) {
+                    runs[n++] = (ptrdiff_t)at;
+                } else {
+                    n += add_runs(c, t, b, at, runs + n);
+                }
+            }
         }
     }
 }
@@ -321,11 +352,7 @@ void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1,
     const conv *c = job->c;
     const conv_cut t = cut_of(c);
     ptrdiff_t runs[MAX_RUNS];
-    if (t.direct) {
-        for (size_t b = 0; b < t.in_blocks; b++) runs[b] = (ptrdiff_t)(b * c->in_h * c->in_w * CONV_BLOCK);
-    } else {
-        list_runs(c, &t, runs);
-    }
+    list_runs(c, &t, runs);
     float *strip = scratch;
     scratch += t.strip_floats;
     size_t copied = SIZE_MAX;

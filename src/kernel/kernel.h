@@ -230,6 +230,10 @@ typedef struct kernels {
      * fused multiply-adds. bias and add may be NULL; add has y's layout. */
     void (*depthwise_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
+    /* One row of a pool over a block of 16 channels, taps as above: the maximum (the quiet NaN 0x7fc00000
+     * where a tap is NaN), or where divisor is not 0 the sum, ascending, divided by it. 0 < taps. */
+    void (*pool_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor,
+                     float *y, size_t n);
 
     /* Decisions of 64 nodes of decision trees at a time, for each of `rows` rows: bit i of masks[row * ld +
      * b] is ranks[row][feature[64b + i]] > split[64b + i]. ranks: [rows, FOREST_RANKS_U8 or _U16], of which

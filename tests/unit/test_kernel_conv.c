@@ -220,12 +220,49 @@ static void test_layout_and_back(void **state) {
     }
 }
 
+/* Windows of every number of taps, a NaN in some: against the definition, bit for bit. */
+static void test_pool_row(void **state) {
+    (void)state;
+    enum { PIXELS = 13, MOST_TAPS = 9, WIDE = 2 * PIXELS + 3 };
+    guarded memory[3];
+    float *x = take(&memory[0], 3 * WIDE * 16, true), *y = take(&memory[1], PIXELS * 16, false),
+          *want = take(&memory[2], PIXELS * 16, false);
+    x[5 * 16 + 3] = NAN;
+    x[(WIDE + 8) * 16] = INFINITY;
+    ptrdiff_t taps[MOST_TAPS];
+    for (size_t t = 0; t < MOST_TAPS; t++) taps[t] = (ptrdiff_t)((t / 3 * WIDE + t % 3) * 16);
+    for (size_t n_taps = 1; n_taps <= MOST_TAPS; n_taps++) {
+        for (size_t n = 1; n <= PIXELS; n++) {
+            for (int divisor = 0; divisor < 4; divisor += 3) {
+                for (size_t i = 0; i < n * 16; i++) {
+                    float sum = 0, most = -INFINITY;
+                    for (size_t t = 0; t < n_taps; t++) {
+                        const float v = x[(ptrdiff_t)(i / 16 * 32 + i % 16) + taps[t]];
+                        sum = t == 0 ? v : sum + v;
+                        most = v > most || isnan(v) ? v : most;
+                    }
+                    want[i] = divisor ? sum / (float)divisor : most;
+                }
+                for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+                    const kernels *k = kernels_for((kernel_isa)isa);
+                    if (!k) continue;
+                    for (size_t i = 0; i < PIXELS * 16; i++) y[i] = -9;
+                    k->pool_row(x, 32, taps, n_taps, (float)divisor, y, n);
+                    for (size_t i = 0; i < n * 16; i++)
+                        assert_true(y[i] == want[i] || (isnan(y[i]) && isnan(want[i])));
+                    for (size_t i = n * 16; i < PIXELS * 16; i++) assert_true(y[i] == -9);
+                }
+            }
+        }
+    }
+    for (size_t i = 0; i < 3; i++) guard_free(&memory[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_layout_and_back),
+        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_choice),   cmocka_unit_test(test_layout_and_back),
+        cmocka_unit_test(test_pool_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,10 +112,29 @@ static conv conv_of(const blocked_conv *st, const tensor *x) {
     return c;
 }
 
+/* An image of one column is one of one row: rows are what tiles are cut from. */
+static conv turned(const conv *sized) {
+    conv c = *sized;
+    if (c.in_w != 1 || c.out_w != 1 || c.kernel_w != 1 || c.pad_left != 0) return c;
+    c.in_w = sized->in_h;
+    c.in_h = 1;
+    c.out_w = sized->out_h;
+    c.out_h = 1;
+    c.kernel_w = sized->kernel_h;
+    c.kernel_h = 1;
+    c.stride_w = sized->stride_h;
+    c.stride_h = 1;
+    c.dilation_w = sized->dilation_h;
+    c.dilation_h = 1;
+    c.pad_left = sized->pad_top;
+    c.pad_top = 0;
+    return c;
+}
+
 static status convolve(op_run *r, const conv *sized, const float *add, float *y, error *err) {
     const blocked_conv *st = run_state(r);
     const tensor *x = run_in(r, 0);
-    const conv c = *sized;
+    const conv c = turned(sized);
     conv_run_job j = {.k = run_kernels(r)};
     j.job = (conv_job){.c = &c,
                        .packed = st->weights,

@@ -34,6 +34,7 @@ typedef enum blocked_pool_kind {
     BLOCKED_AVERAGE,
     BLOCKED_MEAN
 } blocked_pool_kind; /* MEAN: of all pixels */
+enum { BLOCKED_POOL_TAPS = 1024 }; /* of a window at most, except of MEAN */
 typedef struct blocked_pool {
     blocked_pool_kind kind;
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, end_h, end_w;

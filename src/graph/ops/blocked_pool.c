@@ -1,5 +1,5 @@
-/* blocked_pool.c: pools over blocked channels. Sums in ascending order of rows and columns. NaN in a
- * window is the window's maximum. */
+/* blocked_pool.c: pools over blocked channels. Sums in ascending order of rows and columns. NaN in a window
+ * is the window's maximum. */
 #include "graph/ops/blocked.h"
 
 #include "base/mem.h"
@@ -37,18 +37,9 @@ typedef struct pool_job {
     const blocked_pool *st;
     const float *x;
     float *y;
-    size_t in_h, in_w, out_h, out_w;
+    const kernels *k;
+    size_t kernel_h, kernel_w, in_h, in_w, out_h, out_w;
 } pool_job;
-
-/* A NaN among the pixels, or infinities of both signs. */
-static bool may_hold_nan(const float *x, size_t pixels) {
-    float sum[CONV_BLOCK] = {0}, all = 0.0f;
-    for (size_t i = 0; i < pixels; i++) {
-        for (size_t l = 0; l < CONV_BLOCK; l++) sum[l] += x[i * CONV_BLOCK + l];
-    }
-    for (size_t l = 0; l < CONV_BLOCK; l++) all += sum[l];
-    return isnan(all);
-}
 
 static void mean_part(void *ctx, size_t from, size_t to) {
     const pool_job *j = ctx;
@@ -72,55 +63,71 @@ static void inside(size_t o, size_t stride, size_t pad, size_t kernel, size_t in
     if (*from > *to) *from = *to;
 }
 
-/* For rows that hold a NaN; the loop of one_pixel, which loses it, is four times as fast. */
-static void max_with_nan(const float *v, float acc[CONV_BLOCK]) {
-    for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = v[l] > acc[l] || isnan(v[l]) ? v[l] : acc[l];
+/* Offsets, from the image's beginning, of what lies in rows [y0, y1) and columns [x0, x1). */
+static size_t list_taps(const pool_job *j, size_t y0, size_t y1, size_t x0, size_t x1, ptrdiff_t *taps) {
+    size_t n = 0;
+    for (size_t y = y0; y < y1; y++) {
+        for (size_t x = x0; x < x1; x++) taps[n++] = (ptrdiff_t)((y * j->in_w + x) * CONV_BLOCK);
+    }
+    return n;
 }
 
-static void one_pixel(const pool_job *j, bool nan, const float *x, size_t oy, size_t ox, float *y) {
+/* What the sum of a window is divided by; 0: it is a maximum. With padding counted, the window is clipped at
+ * the far padding only (ceil mode may reach beyond). */
+static float divisor_of(const pool_job *j, size_t oy, size_t ox, size_t inner) {
     const blocked_pool *st = j->st;
-    size_t y0, y1, x0, x1;
-    inside(oy, st->stride_h, st->pad_top, st->kernel_h, j->in_h, &y0, &y1);
-    inside(ox, st->stride_w, st->pad_left, st->kernel_w, j->in_w, &x0, &x1);
-    float acc[CONV_BLOCK];
-    for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = st->kind == BLOCKED_MAX ? -INFINITY : 0.0f;
-    for (size_t iy = y0; iy < y1; iy++) {
-        const float *row = x + (iy * j->in_w) * CONV_BLOCK;
-        for (size_t ix = x0; ix < x1; ix++) {
-            const float *v = row + ix * CONV_BLOCK;
-            if (nan) {
-                max_with_nan(v, acc);
-            } else if (st->kind == BLOCKED_MAX) {
-                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] = acc[l] > v[l] ? acc[l] : v[l];
-            } else {
-                for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] += v[l];
-            }
-        }
+    if (st->kind != BLOCKED_AVERAGE) return 0.0f;
+    if (!st->count_padding) return (float)inner;
+    size_t high = oy * st->stride_h + j->kernel_h, wide = ox * st->stride_w + j->kernel_w;
+    const size_t most_h = j->in_h + st->pad_top + st->end_h, most_w = j->in_w + st->pad_left + st->end_w;
+    high = (high < most_h ? high : most_h) - oy * st->stride_h;
+    wide = (wide < most_w ? wide : most_w) - ox * st->stride_w;
+    return (float)(high * wide);
+}
+
+/* Windows whose columns all lie inside, [*from, *to), share one list of taps. */
+static void whole_columns(const pool_job *j, size_t *from, size_t *to) {
+    const size_t stride = j->st->stride_w, pad = j->st->pad_left;
+    *from = (pad + stride - 1) / stride;
+    *to = j->in_w + pad >= j->kernel_w ? (j->in_w + pad - j->kernel_w) / stride + 1 : 0;
+    if (*to > j->out_w) *to = j->out_w;
+    if (*from > *to) *from = *to;
+}
+
+static void one_pixel(const pool_job *j, const float *x, size_t oy, size_t y0, size_t y1, size_t ox,
+                      ptrdiff_t *taps, float *y) {
+    size_t x0, x1;
+    inside(ox, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &x0, &x1);
+    const size_t n = list_taps(j, y0, y1, x0, x1, taps);
+    if (n) {
+        j->k->pool_row(x, 0, taps, n, divisor_of(j, oy, ox, n), y, 1);
+        return;
     }
-    if (st->kind == BLOCKED_AVERAGE) {
-        /* With padding counted, the window is clipped at the far padding only (ceil mode may reach beyond).
-         */
-        size_t high = oy * st->stride_h + st->kernel_h, wide = ox * st->stride_w + st->kernel_w;
-        const size_t most_h = j->in_h + st->pad_top + st->end_h, most_w = j->in_w + st->pad_left + st->end_w;
-        high = (high < most_h ? high : most_h) - oy * st->stride_h;
-        wide = (wide < most_w ? wide : most_w) - ox * st->stride_w;
-        const size_t count = st->count_padding ? high * wide : (y1 - y0) * (x1 - x0);
-        for (size_t l = 0; l < CONV_BLOCK; l++) acc[l] /= (float)count;
-    }
-    memcpy(y, acc, sizeof acc);
+    for (size_t l = 0; l < CONV_BLOCK; l++) y[l] = j->st->kind == BLOCKED_MAX ? -INFINITY : 0.0f;
 }
 
 static void window_part(void *ctx, size_t from, size_t to) {
     const pool_job *j = ctx;
+    ptrdiff_t taps[BLOCKED_POOL_TAPS];
+    size_t whole0, whole1;
+    whole_columns(j, &whole0, &whole1);
     for (size_t i = from; i < to; i++) {
         const size_t b = i / j->out_h, oy = i % j->out_h;
         const float *x = j->x + b * j->in_h * j->in_w * CONV_BLOCK;
         float *y = j->y + i * j->out_w * CONV_BLOCK;
         size_t y0, y1;
-        inside(oy, j->st->stride_h, j->st->pad_top, j->st->kernel_h, j->in_h, &y0, &y1);
-        const bool nan =
-            j->st->kind == BLOCKED_MAX && may_hold_nan(x + y0 * j->in_w * CONV_BLOCK, (y1 - y0) * j->in_w);
-        for (size_t ox = 0; ox < j->out_w; ox++) one_pixel(j, nan, x, oy, ox, y + ox * CONV_BLOCK);
+        inside(oy, j->st->stride_h, j->st->pad_top, j->kernel_h, j->in_h, &y0, &y1);
+        const size_t n = (y1 - y0) * j->kernel_w;
+        size_t ox = 0;
+        for (; ox < whole0; ox++) one_pixel(j, x, oy, y0, y1, ox, taps, y + ox * CONV_BLOCK);
+        if (n && whole0 < whole1) {
+            (void)list_taps(j, y0, y1, 0, j->kernel_w, taps);
+            const float *first = x + (whole0 * j->st->stride_w - j->st->pad_left) * CONV_BLOCK;
+            j->k->pool_row(first, j->st->stride_w * CONV_BLOCK, taps, n, divisor_of(j, oy, whole0, n),
+                           y + whole0 * CONV_BLOCK, whole1 - whole0);
+            ox = whole1;
+        }
+        for (; ox < j->out_w; ox++) one_pixel(j, x, oy, y0, y1, ox, taps, y + ox * CONV_BLOCK);
     }
 }
 
@@ -133,6 +140,9 @@ static status run(op_run *r, error *err) {
     pool_job j = {.st = st,
                   .x = x->data,
                   .y = y->data,
+                  .k = run_kernels(r),
+                  .kernel_h = st->kernel_h,
+                  .kernel_w = st->kernel_w,
                   .in_h = (size_t)x->dims[2],
                   .in_w = (size_t)x->dims[3],
                   .out_h = (size_t)y->dims[2],

@@ -90,7 +90,7 @@ static bool two_ints(const op_node *n, const char *name, size_t axes, int64_t ab
     return true;
 }
 
-/* Padding [top, left, bottom, right]; auto_pad SAME needs the image's sizes. */
+/* Padding [top, left, bottom, right]; auto_pad SAME with a stride needs the image's sizes. */
 static bool read_padding(const op_node *n, size_t axes, const size_t reach[2], const size_t stride[2],
                          size_t pad[4]) {
     const ir_attr *automatic = ir_find_attr(n, "auto_pad");
@@ -115,8 +115,9 @@ static bool read_padding(const op_node *n, size_t axes, const size_t reach[2], c
     const ir_value *x = n->inputs[0];
     for (size_t i = 2 - axes; i < 2; i++) {
         const dim d = x->dims[x->rank - 2 + i];
-        if (!dim_known(d)) return false;
-        const size_t in = (size_t)d, out = (in + stride[i] - 1) / stride[i];
+        if (!dim_known(d) && stride[i] != 1) return false;
+        /* With a stride of 1 what is missing does not depend on the size. */
+        const size_t in = dim_known(d) ? (size_t)d : 1, out = (in + stride[i] - 1) / stride[i];
         const size_t need = (out - 1) * stride[i] + reach[i];
         const size_t all = need > in ? need - in : 0;
         pad[i] = upper ? all / 2 : all - all / 2;
@@ -228,6 +229,7 @@ static bool read_pool(const op_node *n, blocked_pool *st) {
     if (kernel[0] == 0 || kernel[1] == 0 || kernel[0] > 4096 || kernel[1] > 4096 || stride[0] == 0 ||
         stride[1] == 0 || dilation[0] != 1 || dilation[1] != 1 || !read_padding(n, axes, kernel, stride, pad))
         return false;
+    if (kernel[0] * kernel[1] > BLOCKED_POOL_TAPS) return false;
     if (pad[0] >= kernel[0] || pad[1] >= kernel[1] || pad[2] >= kernel[0] || pad[3] >= kernel[1])
         return false;
     *st = (blocked_pool){.kind = max ? BLOCKED_MAX : BLOCKED_AVERAGE,

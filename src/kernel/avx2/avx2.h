@@ -40,6 +40,8 @@ void layer_norm_avx2(const float *x, const float *w, const float *b, size_t n, f
 void unary_avx2(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
 void depthwise_row_avx2(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                         const float *bias, const float *add, float low, float high, float *y, size_t n);
+void pool_row_avx2(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor, float *y,
+                   size_t n);
 void gemm_tile_avx2(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
 void qgemm_tile_avx2(const qgemm_tile *t, size_t n_rows, size_t n_panels);
 void range_avx2(const float *x, size_t n, float *least, float *most);

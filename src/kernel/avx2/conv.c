@@ -44,3 +44,50 @@ void depthwise_row_avx2(const float *x, size_t x_step, const ptrdiff_t *tap, siz
                y + i * BLOCK);
     }
 }
+
+INLINE void pool_pixels(bool max, int T, const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps,
+                        float divisor, float *y) {
+    __m256 acc[PIXELS], nan[PIXELS];
+    UNROLL
+    for (int i = 0; i < T; i++) {
+        acc[i] = _mm256_loadu_ps(x + tap[0] + (size_t)i * x_step);
+        nan[i] = _mm256_cmp_ps(acc[i], acc[i], _CMP_UNORD_Q);
+    }
+    for (size_t t = 1; t < taps; t++) {
+        const float *from = x + tap[t];
+        UNROLL
+        for (int i = 0; i < T; i++) {
+            const __m256 v = _mm256_loadu_ps(from + (size_t)i * x_step);
+            acc[i] = max ? _mm256_max_ps(v, acc[i]) : _mm256_add_ps(acc[i], v);
+            if (max) nan[i] = _mm256_or_ps(nan[i], _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+        }
+    }
+    UNROLL
+    for (int i = 0; i < T; i++) {
+        const __m256 quiet = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc00000));
+        _mm256_storeu_ps(y + i * BLOCK, max ? _mm256_blendv_ps(acc[i], quiet, nan[i])
+                                            : _mm256_div_ps(acc[i], _mm256_set1_ps(divisor)));
+    }
+}
+
+INLINE void pool_pixels_row(bool max, const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps,
+                            float divisor, float *y, size_t n) {
+    size_t i = 0;
+    for (; i + PIXELS <= n; i += PIXELS) {
+        pool_pixels(max, PIXELS, x + i * x_step, x_step, tap, taps, divisor, y + i * BLOCK);
+        pool_pixels(max, PIXELS, x + i * x_step + HALF, x_step, tap, taps, divisor, y + i * BLOCK + HALF);
+    }
+    for (; i < n; i++) {
+        pool_pixels(max, 1, x + i * x_step, x_step, tap, taps, divisor, y + i * BLOCK);
+        pool_pixels(max, 1, x + i * x_step + HALF, x_step, tap, taps, divisor, y + i * BLOCK + HALF);
+    }
+}
+
+void pool_row_avx2(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor, float *y,
+                   size_t n) {
+    if (divisor != 0.0f) {
+        pool_pixels_row(false, x, x_step, tap, taps, divisor, y, n);
+    } else {
+        pool_pixels_row(true, x, x_step, tap, taps, divisor, y, n);
+    }
+}

@@ -19,3 +19,21 @@ void depthwise_row_ref(const float *x, size_t x_step, const ptrdiff_t *tap, size
         }
     }
 }
+
+void pool_row_ref(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor, float *y,
+                  size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        for (size_t l = 0; l < BLOCK; l++) {
+            const float *from = x + i * x_step + l;
+            float most = from[tap[0]], sum = most;
+            bool nan = isnan(most);
+            for (size_t t = 1; t < taps; t++) {
+                const float v = from[tap[t]];
+                sum += v;
+                most = v > most ? v : most;
+                nan = nan || isnan(v);
+            }
+            y[i * BLOCK + l] = divisor != 0.0f ? sum / divisor : nan ? NAN : most;
+        }
+    }
+}

@@ -47,6 +47,8 @@ void layer_norm_ref(const float *x, const float *w, const float *b, size_t n, fl
 void unary_ref(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
 void depthwise_row_ref(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                        const float *bias, const float *add, float low, float high, float *y, size_t n);
+void pool_row_ref(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor, float *y,
+                  size_t n);
 void gemm_tile_ref(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
 void qgemm_tile_ref(const qgemm_tile *t, size_t n_rows, size_t n_panels);
 void range_ref(const float *x, size_t n, float *least, float *most);
