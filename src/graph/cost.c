@@ -49,7 +49,8 @@ static bool is_one_of(const char *op, const char *const *list) {
 }
 
 static double blocked_convolution(const conv *c, const tensor *out) {
-    const double pixels = (double)(out->dims[0] * out->dims[2] * out->dims[3]);
+    const size_t floats = c->single ? 1 : conv_blocks(c->out_channels) * CONV_BLOCK;
+    const double pixels = (double)(out->count / floats);
     const double taps = (double)(c->in_channels / c->groups) * (double)(c->kernel_h * c->kernel_w);
     return 2.0 * pixels * (double)c->out_channels * taps;
 }
@@ -66,6 +67,12 @@ size_t cost_packed_bytes(const op_node *n) {
         const size_t integers = st->k * columns + columns * (sizeof(int32_t) + sizeof(float));
         return bias + (n->def == &op_product ? gemm_packed_floats(st->k, st->n) * sizeof(float) : integers);
     }
+    if (n->def == &op_blocked_transpose) {
+        const blocked_transpose *st = n->state;
+        size_t floats = st->bias ? conv_blocks(st->c.out_channels) * CONV_BLOCK : 0;
+        for (size_t i = 0; i < st->n_phases; i++) floats += conv_packed_floats(&st->phases[i].c);
+        return floats * sizeof(float);
+    }
     if (n->def == &op_blocked_affine) {
         return 2 * ((const blocked_affine *)n->state)->blocks * CONV_BLOCK * sizeof(float);
     }
@@ -81,6 +88,11 @@ double cost_operations(const op_node *n, const graph_event *e) {
                  *c = tensor_at(e->inputs, e->n_inputs, 2), *out = tensor_at(e->outputs, e->n_outputs, 0);
     if (a && out && n->def == &op_blocked_conv)
         return blocked_convolution(&((const blocked_conv *)n->state)->c, out);
+    if (a && n->def == &op_blocked_transpose) {
+        const blocked_transpose *st = n->state;
+        return 2.0 * (double)(a->count / (conv_blocks(st->c.in_channels) * CONV_BLOCK)) *
+               (double)(st->c.in_channels * st->c.out_channels * st->kernel_h * st->kernel_w);
+    }
     if (out && (n->def == &op_product || n->def == &op_product_int)) {
         return 2.0 * (double)out->count * (double)((const product *)n->state)->k;
     }

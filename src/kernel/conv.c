@@ -110,8 +110,8 @@ static conv_cut cut_of(const conv *c) {
         t.in_blocks = conv_blocks(in);
         t.run = run_of(c, in, taps);
         t.n_runs = t.run < CONV_BLOCK ? taps * (in / t.run) : taps * t.in_blocks;
-        t.direct = taps == 1 && c->stride_h == 1 && c->stride_w == 1 && c->pad_top == 0 && c->pad_left == 0 &&
-                   c->out_h == c->in_h && c->out_w == c->in_w;
+        t.direct = taps == 1 && c->up_h == 0 && c->stride_h == 1 && c->stride_w == 1 && c->pad_top == 0 &&
+                   c->pad_left == 0 && c->out_h == c->in_h && c->out_w == c->in_w;
     }
     t.k = t.n_runs * t.run;
     if (t.direct) {
@@ -287,9 +287,30 @@ static void list_runs(const conv *c, const conv_cut *t, ptrdiff_t *runs) {
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
+/* Floats of a pixel of the result. */
+static size_t result_floats(const conv *c) {
+    return c->single ? 1 : CONV_BLOCK;
+}
+
 /* Rows of outputs that were just written, still in the nearest cache. */
 static void activate(const kernels *k, const conv *c, float *y, size_t pixels) {
-    if (c->activate) k->unary(c->function, c->p, c->q, y, y, pixels * CONV_BLOCK);
+    if (c->activate) k->unary(c->function, c->p, c->q, y, y, pixels * result_floats(c));
+}
+
+/* Pixels of the image that the result lies in, and the distance of two of a row. */
+static size_t result_pixels(const conv *c) {
+    return c->up_h ? c->full_h * c->full_w : c->out_h * c->out_w;
+}
+
+static size_t result_step(const conv *c) {
+    return c->up_h ? c->up_w : 1;
+}
+
+/* Offset of a pixel of a block in the result, in floats. */
+static size_t result_at(const conv *c, size_t block, size_t y, size_t x) {
+    const size_t pixel =
+        c->up_h ? (y * c->up_h + c->at_h) * c->full_w + x * c->up_w + c->at_w : y * c->out_w + x;
+    return (block * result_pixels(c) + pixel) * result_floats(c);
 }
 
 static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
@@ -310,10 +331,12 @@ static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut 
 static void run_products(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
                          const ptrdiff_t *runs, const float *strip, float *scratch) {
     const conv *c = job->c;
-    const size_t blocks = conv_blocks(c->out_channels), pixels = c->out_h * c->out_w;
+    const size_t blocks = conv_blocks(c->out_channels), pixels = result_pixels(c);
+    const size_t step = result_step(c) * result_floats(c),
+                 to_next = c->single ? GEMM_PANEL : pixels * CONV_BLOCK;
     const size_t first = p->image * blocks + p->group * t->panels;
     const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK;
-    gemm g = {.n = t->panels * GEMM_PANEL,
+    gemm g = {.n = c->single ? 1 : t->panels * GEMM_PANEL,
               .k = t->k,
               .a_row = c->stride_w * floats,
               .a_k = c->kind == CONV_PLANAR ? c->dilation_w : 1,
@@ -321,30 +344,35 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
               .n_runs = t->n_runs,
               .run = t->run,
               .b = job->packed + p->group * t->panels * t->k * GEMM_PANEL,
-              .c_row = CONV_BLOCK,
-              .c_panel = pixels * CONV_BLOCK,
+              .c_row = step,
+              .c_panel = to_next,
               .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
-              .add_row = CONV_BLOCK,
-              .add_panel = pixels * CONV_BLOCK,
+              .add_row = step,
+              .add_panel = to_next,
               .low = c->low,
               .high = c->high};
     if (t->direct) {
         const size_t in_blocks = conv_blocks(c->in_channels);
         g.a = job->in + (p->image * in_blocks + p->group * t->in_blocks) * pixels * CONV_BLOCK;
-        g.c = job->out + first * pixels * CONV_BLOCK;
-        g.add = job->add ? job->add + first * pixels * CONV_BLOCK : NULL;
+        g.c = job->out + first * pixels * result_floats(c);
+        g.add = job->add ? job->add + first * pixels * result_floats(c) : NULL;
         gemm_run(k, &g, p->row, p->row + p->rows, p->p0, p->p1, scratch);
         for (size_t b = p->p0; b < p->p1; b++)
-            activate(k, c, g.c + (b * pixels + p->row) * CONV_BLOCK, p->rows);
+            activate(k, c, g.c + (b * pixels + p->row) * result_floats(c), p->rows);
         return;
     }
     for (size_t i = 0; i < p->rows; i++) {
-        const size_t at = ((first * c->out_h + p->row + i) * c->out_w + p->column) * CONV_BLOCK;
+        const size_t at = result_at(c, first, p->row + i, p->column);
         g.a = strip + i * c->stride_h * t->strip_w * floats;
         g.c = job->out + at;
         g.add = job->add ? job->add + at : NULL;
         gemm_run(k, &g, 0, p->columns, p->p0, p->p1, scratch);
-        for (size_t b = p->p0; b < p->p1; b++) activate(k, c, g.c + b * pixels * CONV_BLOCK, p->columns);
+        for (size_t b = p->p0; b < p->p1; b++) {
+            float *y = g.c + b * pixels * result_floats(c);
+            const bool apart = result_step(c) > 1;
+            for (size_t j = 0; apart && j < p->columns; j++) activate(k, c, y + j * step, 1);
+            if (!apart) activate(k, c, y, p->columns);
+        }
     }
 }
 

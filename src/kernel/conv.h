@@ -31,8 +31,12 @@ typedef struct conv {
     size_t in_h, in_w, out_h, out_w;
     size_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
     size_t pad_top, pad_left; /* what is missing below and right is zero too */
-    float low, high;          /* limits of the output; -INFINITY and INFINITY: none */
-    bool activate;            /* then `function` of every output, with its parameters */
+    /* Where up_h is not 0, pixel (y, x) of the result is (y*up_h + at_h, x*up_w + at_w) of an image of
+     * full_h x full_w, of which nothing else is written. Blocked input only. */
+    size_t up_h, up_w, at_h, at_w, full_h, full_w;
+    bool single;     /* the one output channel is written as a plane, not as a block. Not CONV_DEPTHWISE */
+    float low, high; /* limits of the output; -INFINITY and INFINITY: none */
+    bool activate;   /* then `function` of every output, with its parameters */
     kernel_unary function;
     float p, q;
 } conv;
@@ -55,7 +59,7 @@ typedef struct conv_job {
     const float *bias; /* [out_channels rounded up to 16] or NULL */
     const float *in;
     const float *add; /* laid out as the output, or NULL; may be the output */
-    float *out;       /* blocked */
+    float *out;       /* blocked, or planar if c->single */
     size_t batch;
 } conv_job;
 

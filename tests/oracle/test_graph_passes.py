@@ -39,7 +39,7 @@ class Net:
         return out
 
     def conv(self, x, channels, out, kernel, axes=2, groups=1, bias=True, **attrs):
-        w = self.constant(out, channels // groups, *[kernel] * axes)
+        w = self.constant(out, channels // groups, *(kernel if isinstance(kernel, list) else [kernel] * axes))
         return self.op("Conv", x, w, *([self.constant(out)] if bias else []), group=groups, **attrs)
 
     def norm(self, x, channels):
@@ -127,6 +127,26 @@ def line(n):
     return [n.op("MaxPool", x, kernel_shape=[2], strides=[2]), n.op("GlobalAveragePool", x)]
 
 
+def decoder(n):
+    """Transposed convolutions of every residue, pools of unknown sizes, one channel out, one column."""
+    x = n.op("Relu", n.conv("x", 3, 24, 3, pads=[1] * 4))
+    x = n.op("MaxPool", x, kernel_shape=[2, 2], auto_pad="SAME_UPPER")
+    y = n.op("ConvTranspose", x, n.constant(24, 40, 2, 2), n.constant(40), strides=[2, 2])
+    y = n.op("ConvTranspose", n.op("Relu", y), n.constant(40, 20, 3, 4), strides=[2, 3], pads=[1, 0, 1, 2], output_padding=[1, 0])
+    z = n.op("Sigmoid", n.op("ConvTranspose", y, n.constant(20, 1, 3, 3), n.constant(1), pads=[1] * 4))
+    mean = n.op("ReduceMean", x, axes=[3], keepdims=1)
+    column = n.op("Relu", n.conv(mean, 24, 20, [5, 1], pads=[2, 0, 2, 0]))
+    return [z, n.op("Clip", n.conv(x, 24, 1, 3, pads=[1] * 4), n.scalar(-0.5), n.scalar(0.5)), column,
+            n.op("ConvTranspose", x, n.constant(24, 8, 1, 1), strides=[2, 2])]
+
+
+def upsample(n):
+    """Transposed convolutions of one axis."""
+    x = n.conv("x", 3, 33, 3, axes=1, pads=[1, 1])
+    y = n.op("ConvTranspose", n.op("LeakyRelu", x, alpha=0.1), n.constant(33, 17, 16), n.constant(17), strides=[8], pads=[4, 4])
+    return [y, n.op("Tanh", n.conv(y, 17, 1, 7, axes=1, pads=[3, 3])), n.op("ConvTranspose", y, n.constant(17, 1, 4), strides=[2])]
+
+
 def dense(n):
     """Matrix products: constant and not, with what follows them."""
     x = n.op("Flatten", n.op("GlobalAveragePool", n.conv("x", 3, 48, 3)))
@@ -172,14 +192,14 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, dense, dynamic, left_alone]
+NETS = [residual, inception, mobile, gelu, line, decoder, upsample, dense, dynamic, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("build", NETS, ids=[b.__name__ for b in NETS])
 def test_passes_change_no_answer(churon, tmp_path, build, seed):
     rng = np.random.default_rng(seed)
-    size = [int(rng.integers(24, 40)) for _ in range(1 if build is line else 2)]
+    size = [int(rng.integers(24, 40)) for _ in range(1 if build in (line, upsample) else 2)]
     shape = [int(rng.integers(1, 3)), 3, *size]
     fixed = Net(seed, shape)
     x = rng.standard_normal(shape).astype(np.float32)

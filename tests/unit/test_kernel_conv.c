@@ -68,7 +68,8 @@ static float limited(const conv *c, float v) {
 
 static void check_conv(conv *c, size_t batch, bool extras) {
     assert_true(conv_choose(c, &c->kind));
-    const size_t in_pixels = c->in_h * c->in_w, out_pixels = c->out_h * c->out_w;
+    const size_t in_pixels = c->in_h * c->in_w;
+    const size_t out_pixels = c->up_h ? c->full_h * c->full_w : c->out_h * c->out_w;
     const size_t in_blocks = conv_blocks(c->in_channels), out_blocks = conv_blocks(c->out_channels);
     const size_t n_weights = c->out_channels * (c->in_channels / c->groups) * c->kernel_h * c->kernel_w;
     guarded memory[8];
@@ -107,8 +108,13 @@ static void check_conv(conv *c, size_t batch, bool extras) {
         conv_run(k, &job, 0, units / 3, memory[7].data);
         for (size_t n = 0; n < batch; n++) {
             for (size_t o = 0; o < c->out_channels; o++) {
-                for (size_t i = 0; i < out_pixels; i++) {
-                    const size_t at = ((n * out_blocks + o / 16) * out_pixels + i) * 16 + o % 16;
+                for (size_t i = 0; i < c->out_h * c->out_w; i++) {
+                    const size_t place = c->up_h ? (i / c->out_w * c->up_h + c->at_h) * c->full_w +
+                                                       i % c->out_w * c->up_w + c->at_w
+                                                 : i;
+                    const size_t at = c->single
+                                          ? n * out_pixels + place
+                                          : ((n * out_blocks + o / 16) * out_pixels + place) * 16 + o % 16;
                     float v = expected(c, planar, weights, n, o, i / c->out_w, i % c->out_w);
                     if (extras) v = v + bias[o] + add[at];
                     v = limited(c, v);
@@ -119,7 +125,9 @@ static void check_conv(conv *c, size_t batch, bool extras) {
                 }
             }
         }
-        for (size_t i = 0; i < floats; i++) assert_true(out[i] == out[i]); /* the filled-up channels too */
+        size_t written = 0; /* the filled-up channels too, and nothing else */
+        for (size_t i = 0; i < floats; i++) written += out[i] == out[i];
+        assert_int_equal(written, batch * c->out_h * c->out_w * (c->single ? 1 : out_blocks * 16));
     }
     for (size_t i = 0; i < 8; i++) guard_free(&memory[i]);
 }
@@ -185,6 +193,23 @@ static void test_cut(void **state) {
     uneven.out_h = 7;
     uneven.out_w = 5;
     check_conv(&uneven, 1, true);
+}
+
+/* Results that lie apart in a larger image, results of one channel. */
+static void test_places(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 8; i++) {
+        conv c = square(i % 2 ? 24 : 16, i % 4 < 2 ? 1 : 40, 1, 9, 31, i < 4 ? 1 : 3, 1, 1, i < 4 ? 0 : 1);
+        c.single = c.out_channels == 1;
+        check_conv(&c, 2, i % 3 == 0);
+        c.up_h = 2;
+        c.up_w = 3;
+        c.at_h = i % 2;
+        c.at_w = 2;
+        c.full_h = 2 * c.out_h;
+        c.full_w = 3 * c.out_w;
+        check_conv(&c, 2, i % 3 == 0);
+    }
 }
 
 static void test_choice(void **state) {
@@ -260,9 +285,9 @@ static void test_pool_row(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),   cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_choice),   cmocka_unit_test(test_layout_and_back),
-        cmocka_unit_test(test_pool_row),
+        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_places),          cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_layout_and_back), cmocka_unit_test(test_pool_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,11 @@ static status meet_addend(op_shapes *s, const dim *add, dim out[BLOCKED_RANK], e
     return CHURON_OK;
 }
 
+status blocked_single(op_shapes *s, size_t rank, const dim out[BLOCKED_RANK], error *err) {
+    const dim four[4] = {out[0], 1, out[2], out[3]}, three[3] = {out[0], 1, out[3]};
+    return shapes_out(s, 0, rank, rank == 4 ? four : three, err);
+}
+
 static status conv_infer(op_shapes *s, error *err) {
     const blocked_conv *st = shapes_state(s);
     size_t rank;
@@ -74,6 +79,7 @@ static status conv_infer(op_shapes *s, error *err) {
     out[2] = window_out(s, x[2], c->pad_top + st->end_h, c->kernel_h, c->dilation_h, c->stride_h, false);
     out[3] = window_out(s, x[3], c->pad_left + st->end_w, c->kernel_w, c->dilation_w, c->stride_w, false);
     out[4] = CONV_BLOCK;
+    if (c->single) return blocked_single(s, st->planar_rank, out, err);
     size_t add_rank;
     const dim *add;
     if (shapes_running(s) && op_has_input(shapes_node(s), 1) && shapes_in(s, 1, &add_rank, &add))
@@ -131,21 +137,12 @@ static conv turned(const conv *sized) {
     return c;
 }
 
-static status convolve(op_run *r, const conv *sized, const float *add, float *y, error *err) {
-    const blocked_conv *st = run_state(r);
-    const tensor *x = run_in(r, 0);
-    const conv c = turned(sized);
-    conv_run_job j = {.k = run_kernels(r)};
-    j.job = (conv_job){.c = &c,
-                       .packed = st->weights,
-                       .bias = st->bias,
-                       .in = x->data,
-                       .add = add,
-                       .out = y,
-                       .batch = (size_t)x->dims[0]};
+status blocked_conv_run(op_run *r, const conv_job *job, error *err) {
+    const conv c = *job->c;
+    conv_run_job j = {.job = *job, .k = run_kernels(r)};
     j.units = conv_units(&c, j.job.batch);
     j.scratch_floats = (conv_scratch_floats(&c) + 15) / 16 * 16;
-    const double products = (double)(x->dims[0] * (int64_t)(conv_blocks(c.out_channels) * CONV_BLOCK)) *
+    const double products = (double)(job->batch * conv_blocks(c.out_channels) * CONV_BLOCK) *
                             (double)(c.out_h * c.out_w) * (double)(c.in_channels / c.groups) *
                             (double)(c.kernel_h * c.kernel_w);
     pool *team = run_pool(r);
@@ -159,6 +156,20 @@ static status convolve(op_run *r, const conv *sized, const float *add, float *y,
         conv_run(j.k, &j.job, 0, j.units, j.scratch);
     }
     return CHURON_OK;
+}
+
+static status convolve(op_run *r, const conv *sized, const float *add, float *y, error *err) {
+    const blocked_conv *st = run_state(r);
+    const tensor *x = run_in(r, 0);
+    const conv c = turned(sized);
+    const conv_job job = {.c = &c,
+                          .packed = st->weights,
+                          .bias = st->bias,
+                          .in = x->data,
+                          .add = add,
+                          .out = y,
+                          .batch = (size_t)x->dims[0]};
+    return blocked_conv_run(r, &job, err);
 }
 
 static size_t place_in(const int64_t dims[BLOCKED_RANK], const size_t at[4]) {
@@ -202,6 +213,7 @@ static status run_conv(op_run *r, error *err) {
     TRY(run_out(r, 0, &y, err));
     if (y->count == 0) return CHURON_OK;
     const conv c = conv_of(run_state(r), x);
+    if (c.single) return convolve(r, &c, NULL, y->data, err);
     const bool same = y->dims[0] == x->dims[0] && (size_t)y->dims[2] == c.out_h &&
                       (size_t)y->dims[3] == c.out_w && (!add || add->count == y->count);
     if (add && !same) return add_broadcast(r, &c, add, y, err);

@@ -18,10 +18,35 @@ enum { BLOCKED_RANK = 5 };
 typedef struct blocked_conv {
     conv c;                /* sizes of the image are filled in when it runs */
     size_t end_h, end_w;   /* padding below and right */
-    size_t planar_rank;    /* of X where c.kind is CONV_PLANAR */
+    size_t planar_rank;    /* of X, or Y, as it is without blocks */
     float *weights, *bias; /* packed; bias NULL or rounded up */
 } blocked_conv;
 extern const op_def op_blocked_conv;
+
+/* One output channel as a plane, of blocked dimensions. */
+MUST_USE status blocked_single(op_shapes *s, size_t rank, const dim out[BLOCKED_RANK], error *err);
+/* Runs the job on the session's threads. */
+MUST_USE status blocked_conv_run(op_run *r, const conv_job *job, error *err);
+
+/* "ConvTranspose" of one group without dilation: one convolution for each place within a stride. */
+typedef struct blocked_phase {
+    conv c;
+    float *weights; /* packed */
+} blocked_phase;
+typedef struct blocked_transpose {
+    conv c; /* channels and limits; the kernel's taps are the phases' */
+    size_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, end_h, end_w;
+    size_t more_h, more_w; /* ONNX's output_padding */
+    size_t planar_rank;
+    blocked_phase *phases;
+    size_t n_phases;
+    float *bias; /* rounded up, or NULL */
+} blocked_transpose;
+extern const op_def op_blocked_transpose;
+bool blocked_transpose_choose(const blocked_transpose *st); /* false: cannot be done this way */
+/* weights: ONNX's [in, out, kernel_h, kernel_w]. */
+MUST_USE status blocked_transpose_pack(blocked_transpose *st, const float *weights, error *err);
+void blocked_transpose_free(void *state);
 
 /* "ToBlocked", "FromBlocked" */
 typedef struct blocked_layout {
@@ -33,7 +58,7 @@ typedef enum blocked_pool_kind {
     BLOCKED_MAX,
     BLOCKED_AVERAGE,
     BLOCKED_MEAN
-} blocked_pool_kind; /* MEAN: of all pixels */
+} blocked_pool_kind;               /* MEAN: of all pixels */
 enum { BLOCKED_POOL_TAPS = 1024 }; /* of a window at most, except of MEAN */
 typedef struct blocked_pool {
     blocked_pool_kind kind;

@@ -164,7 +164,9 @@ static bool read_conv(const op_node *n, blocked_conv *st) {
                          .planar_rank = x->rank};
     if ((size_t)w->dims[1] * st->c.groups != st->c.in_channels || st->c.out_channels % st->c.groups)
         return false;
-    return conv_choose(&st->c, &st->c.kind);
+    if (!conv_choose(&st->c, &st->c.kind)) return false;
+    st->c.single = st->c.out_channels == 1 && st->c.kind != CONV_DEPTHWISE;
+    return true;
 }
 
 static status pack_conv(const op_node *n, blocked_conv *st, error *err) {
@@ -178,6 +180,12 @@ static status pack_conv(const op_node *n, blocked_conv *st, error *err) {
     return CHURON_OK;
 }
 
+/* What a convolution writes: the twin, or of a single channel the value itself. */
+static status result_of(layout *l, ir_value *v, bool single, ir_value **out, error *err) {
+    *out = v;
+    return single ? CHURON_OK : new_twin(l, v, out, err);
+}
+
 static status lower_conv(layout *l, op_node *n, error *err) {
     blocked_conv read;
     if (!read_conv(n, &read)) return CHURON_OK;
@@ -187,12 +195,85 @@ static status lower_conv(layout *l, op_node *n, error *err) {
     status made = pack_conv(n, st, err);
     ir_value *x = n->inputs[0], *y;
     if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = need_twin(l, n, n->inputs[0], &x, err);
-    if (made == CHURON_OK) made = new_twin(l, n->outputs[0], &y, err);
+    if (made == CHURON_OK) made = result_of(l, n->outputs[0], st->c.single, &y, err);
     if (made != CHURON_OK) {
         blocked_conv_free(st);
         return made;
     }
     TRY(rewrite_insert(l->w, n, &op_blocked_conv, n->name, &x, 1, &y, 1, st, NULL, err));
+    rewrite_remove(l->w, n);
+    return CHURON_OK;
+}
+
+/* ---- transposed convolutions ------------------------------------------------------------------------ */
+
+static bool read_transpose(const op_node *n, blocked_transpose *st) {
+    const tensor *w = node_f32_constant(n, 1);
+    const ir_value *x = n->inputs[0], *y = n->outputs[0];
+    if (!w || !is_image(x) || !is_image(y) || w->rank != x->rank || w->count == 0) return false;
+    if (n->n_inputs > 2 && n->inputs[2] && !node_f32_constant(n, 2)) return false;
+    const size_t axes = x->rank - 2;
+    const ir_attr *automatic = ir_find_attr(n, "auto_pad");
+    size_t stride[2], dilation[2], more[2], pad[4], count;
+    const size_t kernel[2] = {axes == 2 ? (size_t)w->dims[2] : 1, (size_t)w->dims[x->rank - 1]};
+    if (node_int(n, "group", 1) != 1 || node_ints(n, "output_shape", &count)) return false;
+    if (automatic && (automatic->attr->type != ONNX_ATTR_STRING || strcmp(automatic->attr->s.data, "NOTSET")))
+        return false;
+    if (!two_ints(n, "strides", axes, 1, 1, stride) || !two_ints(n, "dilations", axes, 1, 1, dilation) ||
+        !two_ints(n, "output_padding", axes, 0, 0, more) || dilation[0] != 1 || dilation[1] != 1)
+        return false;
+    if (stride[0] == 0 || stride[1] == 0 || stride[0] > 64 || stride[1] > 64 || kernel[0] > 4096 ||
+        kernel[1] > 4096 || !read_padding(n, axes, kernel, stride, pad))
+        return false;
+    *st = (blocked_transpose){.c = {.in_channels = channels_of(x),
+                                    .out_channels = (size_t)w->dims[1],
+                                    .groups = 1,
+                                    .single = w->dims[1] == 1,
+                                    .in_h = 1,
+                                    .in_w = 1,
+                                    .out_h = 1,
+                                    .out_w = 1,
+                                    .stride_h = 1,
+                                    .stride_w = 1,
+                                    .dilation_h = 1,
+                                    .dilation_w = 1,
+                                    .low = -INFINITY,
+                                    .high = INFINITY},
+                              .kernel_h = kernel[0],
+                              .kernel_w = kernel[1],
+                              .stride_h = stride[0],
+                              .stride_w = stride[1],
+                              .pad_top = pad[0],
+                              .pad_left = pad[1],
+                              .end_h = pad[2],
+                              .end_w = pad[3],
+                              .more_h = more[0],
+                              .more_w = more[1],
+                              .planar_rank = x->rank};
+    return (size_t)w->dims[0] == st->c.in_channels && blocked_transpose_choose(st);
+}
+
+static status lower_transpose(layout *l, op_node *n, error *err) {
+    blocked_transpose read;
+    if (!read_transpose(n, &read)) return CHURON_OK;
+    blocked_transpose *st = mem_alloc(sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = read;
+    const tensor *bias = node_f32_constant(n, 2);
+    status made = blocked_transpose_pack(st, node_f32_constant(n, 1)->data, err);
+    if (made == CHURON_OK && bias) {
+        st->bias = mem_calloc(conv_blocks(st->c.out_channels) * CONV_BLOCK, sizeof(float));
+        if (!st->bias) made = ir_no_memory(err);
+        if (st->bias) memcpy(st->bias, bias->data, st->c.out_channels * sizeof(float));
+    }
+    ir_value *x, *y;
+    if (made == CHURON_OK) made = need_twin(l, n, n->inputs[0], &x, err);
+    if (made == CHURON_OK) made = result_of(l, n->outputs[0], st->c.single, &y, err);
+    if (made != CHURON_OK) {
+        blocked_transpose_free(st);
+        return made;
+    }
+    TRY(rewrite_insert(l->w, n, &op_blocked_transpose, n->name, &x, 1, &y, 1, st, NULL, err));
     rewrite_remove(l->w, n);
     return CHURON_OK;
 }
@@ -451,6 +532,7 @@ static status lower(layout *l, op_node *n, error *err) {
     if (rewrite_removed(n) || n->n_inputs == 0 || n->n_outputs == 0 || !n->inputs[0] || !n->outputs[0])
         return CHURON_OK;
     if (node_is(n, "Conv")) return lower_conv(l, n, err);
+    if (node_is(n, "ConvTranspose")) return lower_transpose(l, n, err);
     const ir_value *y = n->outputs[0];
     if (twin_of(l, y)) return CHURON_OK;
     TRY(lower_pool(l, n, err));

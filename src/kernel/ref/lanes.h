@@ -5,8 +5,8 @@
 
 #include "kernel/vector.h"
 #include <float.h>
-#include <math.h>
 #include <stdbool.h>
+#include <math.h>
 #include <string.h>
 
 typedef float V;
