@@ -110,6 +110,14 @@ static void run_forest_u16(const row_data *d) {
                      (const uint16_t *)(const void *)(nodes + d->n), d->n / 64, (uint64_t *)(void *)d->y, 0);
 }
 
+/* n values of a row of maxima, 3x3, stride 1. */
+static void run_pool_row(const row_data *d) {
+    const size_t row = d->n + 32;
+    ptrdiff_t taps[9];
+    for (size_t t = 0; t < 9; t++) taps[t] = (ptrdiff_t)(t / 3 * row + t % 3 * 16);
+    d->k->pool_row(d->x, 16, taps, 9, 0.0f, d->y, d->n / 16);
+}
+
 /* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that
  * the bounds know as theirs; for short rows, which lie nearer, none is claimed. */
 static const struct row_case {
@@ -138,6 +146,7 @@ static const struct row_case {
     {"unary erf 49152", 49152, 1, run_unary_erf},
     {"unary log 49152", 49152, 1, run_unary_log},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
+    {"pool_row 3x3 of 56", 896, 0, run_pool_row},
     {"forest_u8 16384 nodes", 16384, 0, run_forest_u8},
     {"forest_u16 16384 nodes", 16384, 0, run_forest_u16},
 };
