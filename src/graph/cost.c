@@ -3,6 +3,7 @@
 
 #include "graph/ops/blocked.h"
 #include "graph/ops/product.h"
+#include "graph/ops/sdpa.h"
 
 #include <string.h>
 
@@ -97,6 +98,12 @@ double cost_operations(const op_node *n, const graph_event *e) {
         return 2.0 * (double)out->count * (double)((const product *)n->state)->k;
     }
     if (!a || !b) return 0;
+    if (out && n->def == &op_sdpa) {
+        const sdpa *st = n->state;
+        const double keys = (double)b->dims[st->k.axis[SDPA_TIME]];
+        const double width = (double)b->dims[st->k.axis[SDPA_WIDTH]], wide = (double)out->dims[out->rank - 1];
+        return wide > 0 ? 2.0 * (double)out->count * keys * (1.0 + width / wide) : 0;
+    }
     if (out && is_one_of(e->op, products)) return matrix_product(a, out);
     if (out && is_one_of(e->op, convolutions)) return convolution(b, out);
     if (strcmp(e->op, "ConvTranspose") == 0) return transposed_convolution(a, b);

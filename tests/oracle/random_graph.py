@@ -47,7 +47,7 @@ class Graph:
 
     def weight(self, array):
         name = self.name("w")
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.weights.append(numpy_helper.from_array(np.array(array, order="C"), name))
         if array.dtype == np.int64 and self.chance(0.15):  # the same, by a Constant node
             tensor = self.weights.pop()
             self.nodes.append(helper.make_node("Constant", [], [name], name=self.name("n"), value=tensor))
@@ -612,6 +612,113 @@ def normalized(g):
     return None
 
 
+def scalar(g, value):
+    return g.weight(np.array(value, np.float32))
+
+
+def reduced(g, kind, x, axis):
+    shape = [1 if i == axis % x.rank else d for i, d in enumerate(x.shape)]
+    as_input = g.opset >= (13 if kind == "ReduceSum" else 18)
+    return g.node(kind, [x, g.ints(axis)] if as_input else [x], shape, keepdims=1, **({} if as_input else {"axes": [axis]}))
+
+
+def norm_in_pieces(g):
+    """Layer norm or RMS norm as exporters write it, or something close to it that is neither."""
+    x = g.find(lambda v: v.rank >= 2 and 0 < np.prod(v.shape) < 40000 and v.shape[-1] >= 4)
+    if x is None:
+        return None
+    axis, rms = g.pick([-1, -1, -1, x.rank - 1, 1]), g.chance(0.3)
+    d = x if rms else g.node("Sub", [x, reduced(g, "ReduceMean", x, axis)], x.shape)
+    square = g.node("Pow", [d, scalar(g, 2.0)], x.shape) if g.chance(0.5) else g.node("Mul", [d, d], x.shape)
+    mean = reduced(g, "ReduceMean", square, axis if g.chance(0.9) else 0)
+    e = g.node("Add", [mean, scalar(g, 0.05)] if g.chance(0.7) else [scalar(g, 0.05), mean], mean.shape)
+    s = g.node("Sqrt", [e], e.shape)
+    if g.chance(0.1):
+        g.add(g.pick([s, mean, d]))
+    way = g.pick(["Div", "Div", "Reciprocal", "one over"])
+    if way == "Div":
+        y = g.node("Div", [d, s], x.shape)
+    else:
+        r = g.node("Reciprocal", [s], s.shape) if way == "Reciprocal" else g.node("Div", [scalar(g, 1.0), s], s.shape)
+        y = g.node("Mul", [d, r] if g.chance(0.5) else [r, d], x.shape)
+    if g.chance(0.7):
+        w = g.floats(x.shape[-1]) if g.chance(0.8) else scalar(g, 0.7)
+        y = g.node("Mul", [y, w] if g.chance(0.6) else [w, y], x.shape)
+    if g.chance(0.7):
+        y = g.node("Add", [y, g.floats(*(x.shape[-2:] if g.chance(0.2) else x.shape[-1:]))], x.shape)
+    return y
+
+
+def softmax_in_pieces(g):
+    x = g.find(lambda v: v.rank >= 1 and 0 < np.prod(v.shape) < 40000)
+    if x is None:
+        return None
+    axis = g.integer(0, x.rank - 1)
+    s = g.node("Sub", [x, reduced(g, "ReduceMax", x, axis)], x.shape)
+    e = g.node("Exp", [s], x.shape)
+    total = reduced(g, "ReduceSum", e, axis if g.chance(0.85) else 0)
+    if g.chance(0.1):
+        g.add(e)
+    g.sums = max(g.sums, int(x.shape[axis]))
+    if g.chance(0.3):
+        return g.node("Sub", [s, g.node("Log", [total], total.shape)], x.shape)
+    return g.node("Div", [e, total], x.shape)
+
+
+def attention(g):
+    """Heads of one value attend to those of the same or another one, with the scales, masks and turns of exporters."""
+    x = g.find(lambda v: v.rank == 3 and 0 < np.prod(v.shape) < 20000 and v.shape[2] >= 2)
+    if x is None:
+        x = g.find(lambda v: v.rank == 4 and 0 < np.prod(v.shape) < 20000 and v.shape[2] * v.shape[3] >= 2)
+        if x is None:
+            return None
+        n, a, b, c = x.shape
+        x = g.node("Reshape", [x, g.ints(0, a, -1)], (n, a, b * c))
+    n, t, width = x.shape
+    if g.dynamic and g.chance(0.5):
+        return None
+    h = g.pick([1, 2, 3])
+    d = g.pick([2, 5, 8, 16])
+    packed = g.chance(0.3)
+    g.sums = max(g.sums, width, t, d)
+
+    def projected(cols):
+        y = g.node("MatMul", [x, g.weight(g.rng.uniform(-1, 1, (width, cols)).astype(np.float32) / width**0.5)], (n, t, cols))
+        return g.node("Tanh", [y], y.shape)
+
+    def turned(y, perm):
+        return g.node("Transpose", [y], [y.shape[i] for i in perm], perm=perm)
+
+    if packed:
+        y = turned(g.node("Reshape", [projected(3 * h * d), g.ints(0, t, 3, h, d)], (n, t, 3, h, d)), [2, 0, 3, 1, 4])
+        q, k, v = (g.node("Gather", [y, g.weight(np.array(i, np.int64))], (n, h, t, d), axis=0) for i in range(3))
+    else:
+        q, k, v = (turned(g.node("Reshape", [projected(h * d), g.ints(0, t, h, d)], (n, t, h, d)), [0, 2, 1, 3]) for _ in range(3))
+    k = turned(k, [0, 1, 3, 2])
+    if g.chance(0.3):
+        q = g.node("Mul", [q, scalar(g, d**-0.25)], q.shape)
+        k = g.node("Mul", [k, scalar(g, d**-0.25)], k.shape)
+    s = g.node("MatMul", [q, k], (n, h, t, t))
+    if g.chance(0.3):
+        s = g.node("Div", [s, scalar(g, d**0.5)], s.shape)
+    if g.chance(0.3):
+        condition = g.weight(g.rng.random((t, t)) < 0.7)
+        s = g.node("Where", [condition, s, scalar(g, -20.0)] if g.chance(0.5) else [condition, scalar(g, -20.0), s], s.shape)
+    for _ in range(g.pick([0, 1, 1, 2])):
+        mask = g.floats(*g.pick([(t, t), (1, 1, 1, t), (1, h, t, t), (t,), (1, 1, t, 1)]), low=-2, high=2)
+        s = g.node("Add", [s, mask] if g.chance(0.7) else [mask, s], s.shape)
+    if g.chance(0.1):
+        s = g.node("Mul", [s, scalar(g, 0.5)], s.shape)
+    axis = g.pick([-1, -1, -1, -1, 3, 2]) if g.opset >= 13 else 3
+    p = g.node("Softmax", [s], s.shape, axis=axis)
+    if g.chance(0.3):
+        p = g.node("Where", [g.node("IsNaN", [p], p.shape), scalar(g, 0.0), p], p.shape)
+    if g.chance(0.05):
+        g.add(p)
+    y = g.node("MatMul", [p, v], (n, h, t, d))
+    return turned(y, g.pick([[0, 2, 1, 3], [0, 2, 1, 3], [0, 1, 2, 3], [2, 0, 1, 3]]))
+
+
 def resize(g):
     x = g.image((4,))
     if x is None or np.prod(x.shape) > 8000 or g.opset < 13:
@@ -667,7 +774,7 @@ def branch(g):
 
 TABLE = [(conv, 6), (conv_transpose, 1), (pool, 2), (norm, 1), (activation, 3), (pieces, 2), (arithmetic, 4),
          (residual, 2), (repeated, 1), (product, 3), (concat, 2), (split, 1), (slice_, 1), (transpose, 1), (reshape, 3), (reduce, 1),
-         (normalized, 1), (resize, 0.6), (pad, 1), (branch, 0.7)]
+         (normalized, 1), (norm_in_pieces, 0.8), (softmax_in_pieces, 0.5), (attention, 0.8), (resize, 0.6), (pad, 1), (branch, 0.7)]
 WEIGHTS = np.array([w for _, w in TABLE], float)
 
 

@@ -25,7 +25,7 @@ class Net:
 
     def tensor(self, array):
         name = f"w{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.weights.append(numpy_helper.from_array(np.array(array, order="C"), name))
         return name
 
     def floats(self, *shape, low=-1.0, high=1.0):
@@ -307,3 +307,190 @@ def test_quick_gelu(churon, tmp_path):
     n = Net()
     x = n.input(3, 9)
     assert ran(churon, tmp_path, n, [n.op("Mul", x, n.op("Sigmoid", n.op("Mul", x, n.scalar(1.702))))]) == {"Unary": 1}
+
+
+# ---- attention -------------------------------------------------------------------------------------------
+
+B, H, T, S, D = 2, 3, 7, 11, 20
+
+
+def heads(n, length, dims=None, turned=False):
+    """[batch, head, time, width] (or the last two turned) of an input [batch, time, head, width]."""
+    x = n.input(B, length, H, D, dims=dims)
+    return n.op("Transpose", x, perm=[0, 2, 3, 1] if turned else [0, 2, 1, 3])
+
+
+def merged(n, k, length, target=None):
+    """Keys turned as three axes, as torch writes it."""
+    k = n.op("Transpose", n.op("Reshape", k, n.ints(*(target or (B * H, length, D)))), perm=[0, 2, 1])
+    return n.op("Reshape", k, n.ints(B, H, D, length))
+
+
+def back(n, y):
+    return n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3]), n.ints(0, 0, -1))
+
+
+def bert(n):
+    s = n.op("Div", n.op("MatMul", heads(n, T, ["N", "T", H, D]), heads(n, S, ["N", "S", H, D], True)), n.scalar(D**0.5))
+    p = n.op("Softmax", n.op("Add", s, n.input(B, 1, 1, S, dims=["N", 1, 1, "S"])), axis=3)
+    return [back(n, n.op("MatMul", p, heads(n, S, ["N", "S", H, D])))]
+
+
+def torch_sdpa(n):
+    root = n.scalar(D**-0.25)
+    q, k = n.op("Mul", heads(n, T), root), n.op("Mul", merged(n, heads(n, S), S), root)
+    p = n.op("Softmax", n.op("Add", n.op("MatMul", q, k), n.tensor(np.where(np.arange(S) < 6, 0, -3e38).astype(np.float32))), axis=-1)
+    p = n.op("Where", n.op("IsNaN", p), n.scalar(0.0), p)
+    return [back(n, n.op("MatMul", p, heads(n, S)))]
+
+
+def nothing_seen(n):
+    """A row whose keys are all taken away is NaN, and then 0."""
+    mask = np.zeros((T, S), np.float32)
+    mask[3] = -np.inf
+    p = n.op("Softmax", n.op("Add", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), n.tensor(mask)), axis=-1)
+    p = n.op("Where", n.op("IsNaN", p), n.scalar(0.0), p)
+    return [n.op("MatMul", p, heads(n, S))]
+
+
+def masked_fill(n):
+    s = n.op("Mul", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), n.scalar(0.3))
+    s = n.op("Where", n.tensor(np.tri(T, S, 2) == 0), n.scalar(-1e9), s)
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), heads(n, S))]
+
+
+def masked_fill_turned_and_two_biases(n):
+    s = n.op("Where", n.tensor(np.tri(T, S, 2) > 0), n.op("MatMul", heads(n, T), heads(n, S, turned=True)), n.scalar(-5.0))
+    s = n.op("Add", n.floats(1, H, T, S), n.op("Add", s, n.floats(B, 1, 1, S)))
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), heads(n, S))]
+
+
+def three_axes(n):
+    q, k, v = n.input(B * H, T, D, dims=["N", "T", D]), n.input(B * H, S, D, dims=["N", "S", D]), n.input(B * H, S, 5, dims=["N", "S", 5])
+    s = n.op("MatMul", n.op("Mul", q, n.scalar(0.2)), n.op("Transpose", k, perm=[0, 2, 1]))
+    return [n.op("MatMul", n.op("Softmax", n.op("Add", s, n.input(B * H, 1, S, dims=["N", 1, "S"])), axis=2), v)]
+
+
+def packed(n):
+    """Queries, keys and values in one tensor, as vision transformers have them."""
+    x = n.op("Transpose", n.input(B, T, 3, H, D, dims=["N", "T", 3, H, D]), perm=[2, 0, 3, 1, 4])
+    q, k, v = (n.op("Gather", x, n.tensor(np.array(i, np.int64)), axis=0) for i in (0, -2, 2))
+    s = n.op("MatMul", n.op("Mul", q, n.scalar(0.25)), n.op("Transpose", k, perm=[0, 1, 3, 2]))
+    return [back(n, n.op("MatMul", n.op("Softmax", s, axis=-1), v))]
+
+
+def wide_mask(n):
+    """The mask has a batch, what it is added to has none."""
+    q, k, v = n.input(1, H, T, D, dims=["M", H, "T", D]), n.input(1, 1, S, D, dims=["M", 1, "S", D]), n.input(1, H, S, D, dims=["M", H, "S", D])
+    s = n.op("Add", n.op("MatMul", q, n.op("Transpose", k, perm=[0, 1, 3, 2])), n.input(4, 1, T, S, dims=["N", 1, "T", "S"]))
+    return [n.op("Transpose", n.op("MatMul", n.op("Softmax", s, axis=-1), v), perm=[0, 2, 1, 3])]
+
+
+def decode(n):
+    """One query over many keys."""
+    q, k = n.input(B, H, 1, D), n.input(B, H, 700, D)
+    s = n.op("MatMul", q, n.op("Transpose", k, perm=[0, 1, 3, 2]))
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), n.input(B, H, 700, 33))]
+
+
+def long(n):
+    """More rows than a block has, and more keys."""
+    q, k = n.input(1, 2, 515, 16, low=-1, high=1), n.input(1, 2, 1030, 16, low=-1, high=1)
+    s = n.op("Add", n.op("MatMul", q, n.op("Transpose", k, perm=[0, 1, 3, 2])), n.input(1, 2, 515, 1030))
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), n.input(1, 2, 1030, 8))]
+
+
+ATTENTIONS = [bert, torch_sdpa, nothing_seen, masked_fill, masked_fill_turned_and_two_biases, three_axes, packed, wide_mask, decode, long]
+
+
+@pytest.mark.parametrize("build", ATTENTIONS, ids=[b.__name__ for b in ATTENTIONS])
+def test_attention_is_one_operator(churon, tmp_path, build):
+    n = Net()
+    did = ran(churon, tmp_path, n, build(n))
+    assert did.pop("Attention") == 1 and not {"MatMul", "Softmax", "Transpose", "Where", "IsNaN", "Gather"} & set(did)
+
+
+def other_softmax_axis(n):
+    s = n.op("MatMul", heads(n, T), heads(n, S, turned=True))
+    return [n.op("MatMul", n.op("Softmax", s, axis=2), heads(n, S))]
+
+
+def old_softmax(n):
+    """Before version 13 everything behind the axis is one row."""
+    n.opset = 11
+    return [n.op("MatMul", n.op("Softmax", n.op("MatMul", heads(n, T), heads(n, S, turned=True))), heads(n, S))]
+
+
+def probabilities_read(n):
+    p = n.op("Softmax", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), axis=-1)
+    return [n.op("MatMul", p, heads(n, S)), p]
+
+
+def scale_behind_mask(n):
+    s = n.op("Mul", n.op("Add", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), n.floats(1, 1, T, S)), n.scalar(0.5))
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), heads(n, S))]
+
+
+def scale_computed(n):
+    s = n.op("Mul", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), n.input(1))
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), heads(n, S))]
+
+
+def nan_to_one(n):
+    p = n.op("Softmax", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), axis=-1)
+    return [n.op("MatMul", n.op("Where", n.op("IsNaN", p), n.scalar(1.0), p), heads(n, S))]
+
+
+def constant_keys(n):
+    p = n.op("Softmax", n.op("MatMul", heads(n, T), n.floats(B, H, D, S)), axis=-1)
+    return [n.op("MatMul", p, heads(n, S))]
+
+
+def divided_by_scores(n):
+    s = n.op("Div", n.scalar(3.0), n.op("Exp", n.op("MatMul", heads(n, T), heads(n, S, turned=True))))
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), heads(n, S))]
+
+
+NO_ATTENTIONS = [other_softmax_axis, old_softmax, probabilities_read, scale_behind_mask, scale_computed, nan_to_one, constant_keys, divided_by_scores]
+
+
+@pytest.mark.parametrize("build", NO_ATTENTIONS, ids=[b.__name__ for b in NO_ATTENTIONS])
+def test_no_attention(churon, tmp_path, build):
+    n = Net()
+    assert "Attention" not in ran(churon, tmp_path, n, build(n))
+
+
+def test_reshapes_that_mix_heads_are_no_transposition(churon, tmp_path):
+    n = Net()
+    k = merged(n, heads(n, S), S, (B * S, H, D))
+    y = n.op("MatMul", n.op("Softmax", n.op("MatMul", heads(n, T), k), axis=-1), heads(n, S))
+    assert ran(churon, tmp_path, n, [y]) == {"Attention": 1, "Transpose": 2}
+
+
+def test_other_turns_of_queries_and_output(churon, tmp_path):
+    """[head, batch, ...] queries and an output that goes back another way: the turns are followed or left."""
+    n = Net()
+    q = n.op("Transpose", n.input(T, B, D, H), perm=[1, 3, 0, 2])
+    s = n.op("MatMul", q, n.op("Transpose", n.input(S, B, H, D), perm=[1, 2, 3, 0]))
+    y = n.op("MatMul", n.op("Softmax", s, axis=-1), n.op("Transpose", n.input(S, B, H, D), perm=[1, 2, 0, 3]))
+    assert ran(churon, tmp_path, n, [n.op("Transpose", y, perm=[2, 0, 1, 3])]) == {"Attention": 1, "Transpose": 1}
+
+
+@pytest.mark.parametrize("build", [bert, three_axes, packed])
+def test_attention_of_a_row_depends_on_no_batch_and_no_thread(churon, tmp_path, build):
+    n = Net()
+    [y] = build(n)
+    onnx.save(n.model([y]), tmp_path / "model.onnx")
+
+    def run(threads, rows):
+        inputs = []
+        for name, x in n.feeds.items():
+            np.save(tmp_path / f"{name}.npy", x[rows])
+            inputs += ["--input", f"{name}={tmp_path}/{name}.npy"]
+        subprocess.run([churon, "run", str(tmp_path / "model.onnx"), "--threads", threads, "--output-dir", str(tmp_path), *inputs], check=True,
+                       capture_output=True, timeout=60)
+        return np.load(tmp_path / f"{y}.npy").view(np.uint32)
+
+    whole = run("1", slice(None))
+    assert np.array_equal(whole, run("2", slice(None)))
+    assert np.array_equal(whole[1:2], run("1", slice(1, 2)))

@@ -13,6 +13,7 @@ static const pass passes[] = {
     {"activations", "finds SiLU, HardSwish, GELU and Mish that were exported in pieces", pass_activations},
     {"normalization", "finds layer norm and RMS norm that were exported in pieces", pass_normalization},
     {"softmax", "finds softmax and its logarithm that were exported in pieces", pass_softmax},
+    {"attention", "finds scaled dot-product attention with its masks; transposes nothing", pass_attention},
     {"blocked-layout", "keeps images in blocks of 16 channels between convolutions and pools",
      pass_blocked_layout},
     {"conv-epilogue", "adds and activates while a convolution's result is still in the cache",

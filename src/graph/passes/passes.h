@@ -35,5 +35,6 @@ status pass_matmul_epilogue(rewriter *w, error *err);
 status pass_activations(rewriter *w, error *err);
 status pass_normalization(rewriter *w, error *err);
 status pass_softmax(rewriter *w, error *err);
+status pass_attention(rewriter *w, error *err);
 
 #endif
