@@ -39,6 +39,7 @@ int cmd_tokenize(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
+int cmd_bundle(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 /* The same for models that are graphs (ONNX), which the commands above turn to when graph_is_asked: the first
@@ -49,5 +50,11 @@ int graph_cmd_inspect(int argc, char **argv);
 int graph_cmd_bench(int argc, char **argv);
 int graph_cmd_verify(int argc, char **argv); /* verify MODEL: two ways of computing */
 int graph_cmd_serve(int argc, char **argv);
+/* And for bundles: a folder with bundle.yaml, a .churon file, a name of such in the store. */
+bool bundle_is_asked(int argc, char **argv);
+bool bundle_is_path(const char *model);
+int bundle_cmd_run(int argc, char **argv);
+int bundle_cmd_inspect(int argc, char **argv);
+int bundle_cmd_verify(int argc, char **argv);
 
 #endif

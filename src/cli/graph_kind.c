@@ -1,13 +1,15 @@
 /* graph_kind.c: which of a command's arguments is a model, and of what kind; types of ports as text. */
+#include "cli/bundle_cli.h"
 #include "cli/graph_cli.h"
 
 #include "base/file.h"
+#include "bundle/pack.h"
 #include "registry/store.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-typedef enum file_kind { KIND_OTHER, KIND_GGUF, KIND_ONNX } file_kind;
+typedef enum file_kind { KIND_OTHER, KIND_GGUF, KIND_ONNX, KIND_BUNDLE } file_kind;
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), k = strlen(end);
@@ -20,12 +22,23 @@ static bool looks_like_onnx(const uint8_t *p, size_t n) {
     return strchr("\x12\x1a\x22\x28\x32\x3a\x42\x72", p[2]) != NULL && p[2] != 0;
 }
 
+static bool holds_manifest(const char *path) {
+    str manifest_path = {0};
+    str_fmt(&manifest_path, "%s/bundle.yaml", path);
+    const bool there = !manifest_path.failed && file_exists(str_cstr(&manifest_path));
+    str_free(&manifest_path);
+    return there;
+}
+
 static file_kind kind_of(const char *path) {
     file_map map;
+    if (file_is_dir(path)) return holds_manifest(path) ? KIND_BUNDLE : KIND_OTHER;
     if (file_map_open(&map, path, NULL) != CHURON_OK) return KIND_OTHER;
     file_kind kind = KIND_OTHER;
     if (map.size >= 4 && memcmp(map.data, "GGUF", 4) == 0) {
         kind = KIND_GGUF;
+    } else if ((map.data && pack_has_magic(map.data, map.size)) || ends_with(path, ".churon")) {
+        kind = KIND_BUNDLE;
     } else if (ends_with(path, ".onnx") || (map.data && looks_like_onnx(map.data, map.size))) {
         kind = KIND_ONNX;
     }
@@ -33,20 +46,38 @@ static file_kind kind_of(const char *path) {
     return kind;
 }
 
-bool graph_is_asked(int argc, char **argv) {
+static file_kind kind_of_model(const char *model) {
+    str path = {0};
+    file_kind kind = KIND_OTHER;
+    if (file_exists(model) || file_is_dir(model)) {
+        kind = kind_of(model);
+    } else if (strlen(model) < 256 && store_resolve(model, &path, NULL) == CHURON_OK) {
+        kind = kind_of(str_cstr(&path));
+    }
+    str_free(&path);
+    return kind;
+}
+
+/* Of the first argument that is a model. */
+static file_kind kind_asked(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-' || argv[i][0] == '{' || !argv[i][0]) continue;
-        str path = {0};
-        file_kind kind = KIND_OTHER;
-        if (file_exists(argv[i])) {
-            kind = kind_of(argv[i]);
-        } else if (strlen(argv[i]) < 256 && store_resolve(argv[i], &path, NULL) == CHURON_OK) {
-            kind = kind_of(str_cstr(&path));
-        }
-        str_free(&path);
-        if (kind != KIND_OTHER) return kind == KIND_ONNX;
+        const file_kind kind = kind_of_model(argv[i]);
+        if (kind != KIND_OTHER) return kind;
     }
-    return false;
+    return KIND_OTHER;
+}
+
+bool graph_is_asked(int argc, char **argv) {
+    return kind_asked(argc, argv) == KIND_ONNX;
+}
+
+bool bundle_is_asked(int argc, char **argv) {
+    return kind_asked(argc, argv) == KIND_BUNDLE;
+}
+
+bool bundle_is_path(const char *model) {
+    return kind_of_model(model) == KIND_BUNDLE;
 }
 
 /* ---- types ------------------------------------------------------------------------------------------ */

@@ -422,6 +422,7 @@ cleanup:
 }
 
 int cmd_inspect(int argc, char **argv) {
+    if (bundle_is_asked(argc, argv)) return bundle_cmd_inspect(argc, argv);
     if (graph_is_asked(argc, argv)) return graph_cmd_inspect(argc, argv);
     uint64_t ctx = 0;
     const char *kv_text = NULL;

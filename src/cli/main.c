@@ -25,6 +25,7 @@ static const command commands[] = {
     {"perplexity", cmd_perplexity, "how well a model predicts a text"},
     {"bench", cmd_bench, "speed, as a fraction of the machine's bound and beside a peer"},
     {"pull", cmd_pull, "bring a model into the store"},
+    {"bundle", cmd_bundle, "begin a bundle; what one may hold"},
     {"pack", cmd_pack, "one reproducible file of a bundle"},
     {"version", cmd_version, "version, compiler and instruction sets"},
 };

@@ -1,94 +1,10 @@
-/* record_csv.c: a table as the inputs of a graph; quotes as RFC 4180 has them. */
+/* record_csv.c: a table as the inputs of a graph. */
+#include "cli/csv.h"
 #include "cli/record.h"
-
-#include "base/file.h"
-#include "base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { CSV_MAX_BYTES = 1 << 30 };
-
-typedef struct csv {
-    str file;     /* cells are unquoted in place and end with a zero */
-    char **cells; /* [n_rows + 1][n_columns], the header first */
-    size_t n_columns, n_rows, n_cells, cap;
-} csv;
-
-static void csv_free(csv *c) {
-    str_free(&c->file);
-    mem_free(c->cells);
-}
-
-static status add_cell(csv *c, char *cell, error *err) {
-    if (c->n_cells == c->cap) {
-        size_t cap = c->cap ? c->cap * 2 : 256;
-        char **more = mem_realloc(c->cells, cap * sizeof *more);
-        if (!more) return error_no_memory(err, "table", cap * sizeof *more);
-        c->cells = more;
-        c->cap = cap;
-    }
-    c->cells[c->n_cells++] = cell;
-    return CHURON_OK;
-}
-
-/* Reads one cell at *p, which ends at ',', a line end or the end; returns what ended it. */
-static char read_cell(char **p, char **cell) {
-    char *to = *p, *from = *p;
-    *cell = to;
-    bool quoted = *from == '"';
-    if (quoted) from++;
-    while (*from) {
-        if (quoted && *from == '"') {
-            if (from[1] != '"') {
-                quoted = false;
-                from++;
-                continue;
-            }
-            from++;
-        } else if (!quoted && (*from == ',' || *from == '\n' || *from == '\r')) {
-            break;
-        }
-        *to++ = *from++;
-    }
-    char end = *from;
-    if (end == '\r' && from[1] == '\n') from++;
-    *p = *from ? from + 1 : from;
-    *to = '\0';
-    return end == '\r' ? '\n' : end;
-}
-
-static status csv_read(csv *c, const char *path, error *err) {
-    TRY(file_read(&c->file, path, CSV_MAX_BYTES, err));
-    if (memchr(str_cstr(&c->file), 0, c->file.len)) {
-        return error_set(err, CHURON_INVALID, "%s: expected text, got a zero byte", path);
-    }
-    char *p = c->file.data;
-    for (size_t line = 0; p && *p; line++) {
-        size_t before = c->n_cells;
-        char end;
-        do {
-            char *cell;
-            end = read_cell(&p, &cell);
-            TRY(add_cell(c, cell, err));
-        } while (end == ',');
-        size_t n = c->n_cells - before;
-        if (n == 1 && c->cells[before][0] == '\0') { /* an empty line */
-            c->n_cells = before;
-            continue;
-        }
-        if (c->n_columns == 0) c->n_columns = n;
-        if (n != c->n_columns) {
-            return error_set(err, CHURON_INVALID, "%s: line %zu: expected %zu cells, got %zu", path, line + 1,
-                             c->n_columns, n);
-        }
-    }
-    if (c->n_columns == 0)
-        return error_set(err, CHURON_INVALID, "%s: expected a header line, got nothing", path);
-    c->n_rows = c->n_cells / c->n_columns - 1;
-    return CHURON_OK;
-}
 
 static status put_cell(const csv *c, size_t row, size_t column, tensor *t, size_t at, error *err) {
     const char *cell = c->cells[(row + 1) * c->n_columns + column];
@@ -139,15 +55,9 @@ static status take_columns(const csv *c, size_t first, size_t n, const graph_por
     return CHURON_OK;
 }
 
-static size_t column_of(const csv *c, const char *name) {
-    size_t i = 0;
-    while (i < c->n_columns && strcmp(c->cells[i], name) != 0) i++;
-    return i;
-}
-
 static status take_table(const csv *c, const graph *g, value *inputs, error *err) {
     size_t n = graph_n_inputs(g), named = 0;
-    for (size_t i = 0; i < n; i++) named += column_of(c, graph_input(g, i).name) < c->n_columns;
+    for (size_t i = 0; i < n; i++) named += csv_column(c, graph_input(g, i).name) < c->n_columns;
     if (named == 0 && n == 1) {
         graph_port p = graph_input(g, 0);
         return take_columns(c, 0, c->n_columns, &p, &inputs[0], err);
@@ -155,7 +65,7 @@ static status take_table(const csv *c, const graph *g, value *inputs, error *err
     for (size_t i = 0; i < n; i++) {
         graph_port p = graph_input(g, i);
         if (inputs[i].kind != VALUE_NONE) continue;
-        size_t at = column_of(c, p.name);
+        size_t at = csv_column(c, p.name);
         if (at == c->n_columns)
             return error_set(err, CHURON_INVALID, "expected a column '%s', got none", p.name);
         TRY(take_columns(c, at, 1, &p, &inputs[i], err));

@@ -305,6 +305,7 @@ cleanup:;
 }
 
 int cmd_run(int argc, char **argv) {
+    if (bundle_is_asked(argc, argv)) return bundle_cmd_run(argc, argv);
     if (graph_is_asked(argc, argv)) return graph_cmd_run(argc, argv);
     run_options o = {0};
     arg_option options[SETTINGS_MAX + 16] = {

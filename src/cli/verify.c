@@ -85,6 +85,7 @@ static int verify_folder(verify *v, const char *folder, bool one_case) {
 }
 
 int cmd_verify(int argc, char **argv) {
+    if (bundle_is_asked(argc, argv)) return bundle_cmd_verify(argc, argv);
     if (graph_is_asked(argc, argv)) return graph_cmd_verify(argc, argv);
     verify v = {.suite = {.tolerance = {.rtol = 1e-3, .atol = 1e-7}, .seconds = 60}};
     const char *data = NULL, *suite = NULL;

@@ -311,11 +311,6 @@ status step_block_compile(step_build *b, size_t key, step_name *names, size_t n_
 /* ---- the whole -------------------------------------------------------------------------------------- */
 
 static status add_states(pipeline *p, scope *sc, error *err) {
-    static const key_spec keys[] = {
-        {"dtype", KEY_TEXT, .required = true, .doc = "Element type: float32, int64, …"},
-        {"shape", KEY_INTS, .required = true, .least = 0, .most = 1e9, .doc = "Shape; it begins as zeros"},
-        {"next", KEY_FIELD, .required = true, .doc = "The value that the next call begins with"},
-        {NULL}};
     const yaml_node *map = p->m.state;
     if (!map) return CHURON_OK;
     if (map->kind != YAML_MAP)
@@ -325,7 +320,7 @@ static status add_states(pipeline *p, scope *sc, error *err) {
     for (size_t i = 0; i < map->n; i++) {
         key_value v[3];
         pipeline_state *st = &p->states[i];
-        TRY(keys_read_map(&sc->reader, &map->items[i], "state", keys, v, err));
+        TRY(keys_read_map(&sc->reader, &map->items[i], "state", MANIFEST_STATE_KEYS, v, err));
         st->name = map->keys[i].text;
         st->type = (cell_type){.kind = CELL_TENSOR, .has_rank = true, .rank = (uint32_t)v[1].n};
         for (int e = 1; e < ELEM_COUNT; e++) {

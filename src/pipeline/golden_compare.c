@@ -209,19 +209,6 @@ void golden_compare(const json_t *e, const json_t *g, const tolerance *t, const 
     }
 }
 
-static const tolerance *tolerance_of(const manifest *m, const char *field) {
-    static const tolerance exact = {.exact = true};
-    const tolerance *all = &exact;
-    for (size_t i = 0; i < m->n_tolerances; i++) {
-        if (!m->tolerances[i].field) {
-            all = &m->tolerances[i].t;
-        } else if (strcmp(m->tolerances[i].field, field) == 0) {
-            return &m->tolerances[i].t;
-        }
-    }
-    return all;
-}
-
 void golden_compare_answer(const pipeline *p, const json_t *expected, const json_t *got,
                            golden_difference *d) {
     const manifest *m = pipeline_manifest(p);
@@ -233,7 +220,8 @@ void golden_compare_answer(const pipeline *p, const json_t *expected, const json
         if (!e) {
             differ(d, o.name, "expected no such field, got one");
         } else {
-            golden_compare(e, json_object_get(got, o.name), tolerance_of(m, o.name), o.type, o.name, d);
+            golden_compare(e, json_object_get(got, o.name), manifest_tolerance_of(m, o.name), o.type, o.name,
+                           d);
         }
     }
     json_object_foreach((json_t *)(uintptr_t)expected, key, item) {

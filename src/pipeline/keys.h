@@ -43,6 +43,7 @@ typedef struct key_spec {
     const char *choices;  /* CHOICE: "bilinear|bicubic" */
     double least, most;   /* both 0: any */
     const char *doc;      /* one sentence for a user */
+    const char *schema;   /* ANY: name of what may stand there among the schema's $defs; NULL: anything */
 } key_spec;
 
 typedef struct key_value {

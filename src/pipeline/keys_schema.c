@@ -1,7 +1,7 @@
 /* keys_schema.c: tables of keys as JSON Schema. */
 #include "pipeline/keys.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 static void write_choices(json_out *j, const char *choices) {
@@ -88,7 +88,13 @@ static void write_kind(json_out *j, const key_spec *s) {
         json_out_end_object(j);
         break;
     case KEY_STEPS: json_out_cstr(j, "$ref", "#/$defs/steps"); break;
-    case KEY_ANY: break;
+    case KEY_ANY:
+        if (s->schema) {
+            char ref[80];
+            snprintf(ref, sizeof ref, "#/$defs/%s", s->schema);
+            json_out_cstr(j, "$ref", ref);
+        }
+        break;
     default: write_scalar_types(j, "type"); /* a name may look like a number */
     }
 }

@@ -16,12 +16,13 @@ const key_spec MANIFEST_KEYS[] = {
                 "segmentation|graph",
      .doc = "What the bundle is for"},
     {"description", KEY_TEXT, .doc = "One paragraph for readers"},
-    {"model", KEY_ANY, .doc = "The one model: {file, sha256?}. Or models"},
-    {"models", KEY_ANY, .doc = "Several models: a map from name to {file, sha256?}"},
-    {"inputs", KEY_ANY, .required = true, .doc = "The fields of a record: a map from name to description"},
+    {"model", KEY_ANY, .schema = "model", .doc = "The one model: {file, sha256?}. Or models"},
+    {"models", KEY_ANY, .schema = "models", .doc = "Several models: a map from name to {file, sha256?}"},
+    {"inputs", KEY_ANY, .schema = "inputs", .required = true,
+     .doc = "The fields of a record: a map from name to description"},
     {"unknown_fields", KEY_CHOICE, .choices = "refuse|ignore", .fallback = "refuse",
      .doc = "What happens to a record's fields that inputs does not name"},
-    {"state", KEY_ANY,
+    {"state", KEY_ANY, .schema = "states",
      .doc = "Values that a sequence carries from call to call: a map from name to {dtype, shape, next}"},
     {"pre", KEY_STEPS, .doc = "Steps before the one model"},
     {"post", KEY_STEPS, .doc = "Steps behind it"},
@@ -30,12 +31,12 @@ const key_spec MANIFEST_KEYS[] = {
             "time, and the "
             "record holds that dimension itself"},
     {"steps", KEY_STEPS, .doc = "All steps in order, models as steps among them; instead of pre and post"},
-    {"outputs", KEY_ANY,
+    {"outputs", KEY_ANY, .schema = "outputs",
      .doc =
          "The answer: a map from name to {from?, round?, unit?, description?}. Without it: what post makes "
          "new, or the model's outputs"},
     {"golden", KEY_FILE, .doc = "A file of golden cases, JSON lines of {name, in, out, trace?}"},
-    {"tolerance", KEY_ANY,
+    {"tolerance", KEY_ANY, .schema = "tolerances",
      .doc =
          "How far an answer may be from a golden case: {abs?, rel?, ulp?, cosine?, set?, exact?}, or a map "
          "from output to such"},
@@ -44,7 +45,8 @@ const key_spec MANIFEST_KEYS[] = {
     {"limits", KEY_TEXT, .doc = "What it cannot do"},
     {"licence", KEY_TEXT, .doc = "Licence of the model: an SPDX identifier, if there is one"},
     {"derived_from", KEY_TEXT, .doc = "The bundle or model that this one was made from"},
-    {"sources", KEY_ANY, .doc = "Where its parts come from: a list of {name, url?, sha256?}"},
+    {"sources", KEY_ANY, .schema = "sources",
+     .doc = "Where its parts come from: a list of {name, url?, sha256?}"},
     {NULL}};
 
 enum {
@@ -74,19 +76,19 @@ enum {
     N_KEYS
 };
 
-static const key_spec MODEL_KEYS[] = {
+const key_spec MANIFEST_MODEL_KEYS[] = {
     {"file", KEY_FILE, .required = true, .doc = "Path of the model in the bundle"},
     {"sha256", KEY_TEXT, .doc = "Digest that the file must have, in hex"},
     {"kind", KEY_CHOICE, .choices = "graph|lm",
      .doc = "What executes it; by the file's content unless given"},
     {NULL}};
-static const key_spec OUTPUT_KEYS[] = {
+const key_spec MANIFEST_OUTPUT_KEYS[] = {
     {"from", KEY_FIELD, .doc = "The value that is the output; without it the one of the same name"},
     {"round", KEY_INT, .least = 0, .most = 15, .doc = "Digits behind the point that numbers are rounded to"},
     {"unit", KEY_TEXT, .doc = "Unit of the number, for readers"},
     {"description", KEY_TEXT, .doc = "What it means, for readers"},
     {NULL}};
-static const key_spec TOLERANCE_KEYS[] = {
+const key_spec MANIFEST_TOLERANCE_KEYS[] = {
     {"exact", KEY_BOOL, .doc = "Equal, numbers bit for bit. The rule where nothing else is said"},
     {"abs", KEY_NUMBER, .least = 0, .most = 1e300, .doc = "Largest difference of two numbers"},
     {"rel", KEY_NUMBER, .least = 0, .most = 1e300,
@@ -96,10 +98,15 @@ static const key_spec TOLERANCE_KEYS[] = {
      .doc = "Largest 1 - cosine similarity of two lists of numbers"},
     {"set", KEY_BOOL, .doc = "A list may have its items in any order"},
     {NULL}};
-static const key_spec SOURCE_KEYS[] = {{"name", KEY_TEXT, .required = true, .doc = "What it is"},
-                                       {"url", KEY_TEXT, .doc = "Where it comes from"},
-                                       {"sha256", KEY_TEXT, .doc = "Its digest in hex"},
-                                       {NULL}};
+const key_spec MANIFEST_STATE_KEYS[] = {
+    {"dtype", KEY_TEXT, .required = true, .doc = "Element type: float32, int64, …"},
+    {"shape", KEY_INTS, .required = true, .least = 0, .most = 1e9, .doc = "Shape; it begins as zeros"},
+    {"next", KEY_FIELD, .required = true, .doc = "The value that the next call begins with"},
+    {NULL}};
+const key_spec MANIFEST_SOURCE_KEYS[] = {{"name", KEY_TEXT, .required = true, .doc = "What it is"},
+                                         {"url", KEY_TEXT, .doc = "Where it comes from"},
+                                         {"sha256", KEY_TEXT, .doc = "Its digest in hex"},
+                                         {NULL}};
 
 typedef struct reading {
     key_reader r;
@@ -136,7 +143,7 @@ static status check_digest(const reading *d, const key_value *v, const char *key
 
 static status read_model(const reading *d, const char *name, const yaml_node *at, manifest_model *out) {
     key_value v[3];
-    TRY(keys_read_map(&d->r, at, "model", MODEL_KEYS, v, d->err));
+    TRY(keys_read_map(&d->r, at, "model", MANIFEST_MODEL_KEYS, v, d->err));
     TRY(check_digest(d, &v[1], "model.sha256"));
     if (!files_find(d->r.files, v[0].text))
         return keys_fault(&d->r, v[0].node, "model.file", d->err,
@@ -175,7 +182,7 @@ static status read_outputs(const reading *d, const key_value *v) {
         key_value o[4];
         char what[160];
         snprintf(what, sizeof what, "outputs.%.100s", at->keys[i].text);
-        TRY(keys_read_map(&d->r, &at->items[i], what, OUTPUT_KEYS, o, d->err));
+        TRY(keys_read_map(&d->r, &at->items[i], what, MANIFEST_OUTPUT_KEYS, o, d->err));
         outputs[i] = (manifest_output){.name = at->keys[i].text,
                                        .from = o[0].given ? o[0].text : at->keys[i].text,
                                        .has_round = o[1].given,
@@ -192,7 +199,7 @@ static status read_outputs(const reading *d, const key_value *v) {
 static status read_tolerance(const reading *d, const yaml_node *at, const char *field,
                              manifest_tolerance *out) {
     key_value v[6];
-    TRY(keys_read_map(&d->r, at, "tolerance", TOLERANCE_KEYS, v, d->err));
+    TRY(keys_read_map(&d->r, at, "tolerance", MANIFEST_TOLERANCE_KEYS, v, d->err));
     *out = (manifest_tolerance){.field = field,
                                 .t = {.exact = v[0].flag,
                                       .abs = v[1].number,
@@ -233,7 +240,7 @@ static status read_sources(const reading *d, const key_value *v) {
     if (st != CHURON_OK) return st;
     for (size_t i = 0; i < at->n; i++) {
         key_value s[3];
-        TRY(keys_read_map(&d->r, &at->items[i], "sources", SOURCE_KEYS, s, d->err));
+        TRY(keys_read_map(&d->r, &at->items[i], "sources", MANIFEST_SOURCE_KEYS, s, d->err));
         TRY(check_digest(d, &s[2], "sources.sha256"));
         sources[i] = (manifest_source){.name = s[0].text, .url = s[1].text, .sha256 = s[2].text};
     }
@@ -300,4 +307,15 @@ status manifest_read(manifest *out, const char *text, size_t n, const files *f, 
 
 void manifest_release(manifest *m) {
     schema_release(&m->inputs);
+}
+
+const tolerance *manifest_tolerance_of(const manifest *m, const char *output) {
+    static const tolerance exact = {.exact = true};
+    const tolerance *all = &exact;
+    for (size_t i = 0; i < m->n_tolerances; i++) {
+        const manifest_tolerance *t = &m->tolerances[i];
+        if (t->field && strcmp(t->field, output) == 0) return &t->t;
+        if (!t->field) all = &t->t;
+    }
+    return all;
 }

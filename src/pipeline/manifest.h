@@ -68,9 +68,12 @@ typedef struct manifest {
 MUST_USE status manifest_read(manifest *out, const char *text, size_t n, const files *files, arena *memory,
                               error *err);
 void manifest_release(manifest *m);
+/* Of one output; exact where the manifest says nothing. */
+const tolerance *manifest_tolerance_of(const manifest *m, const char *output);
 
 /* The JSON Schema (draft 2020-12) of bundle.yaml, steps included. */
 void manifest_schema_write(json_out *j);
-extern const key_spec MANIFEST_KEYS[];
+extern const key_spec MANIFEST_KEYS[], MANIFEST_MODEL_KEYS[], MANIFEST_OUTPUT_KEYS[], MANIFEST_STATE_KEYS[],
+    MANIFEST_TOLERANCE_KEYS[], MANIFEST_SOURCE_KEYS[];
 
 #endif

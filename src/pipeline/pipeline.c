@@ -110,3 +110,9 @@ const char *pipeline_manifest_text(const pipeline *p, size_t *n) {
 bool pipeline_is_derived(const pipeline *p) {
     return p->derived;
 }
+size_t pipeline_n_steps(const pipeline *p) {
+    return p->steps.n;
+}
+const char *pipeline_step_label(const pipeline *p, size_t i) {
+    return p->steps.steps[i].label;
+}

@@ -37,6 +37,9 @@ typedef struct pipeline_port {
 } pipeline_port;
 pipeline_port pipeline_output(const pipeline *p, size_t i);
 
+size_t pipeline_n_steps(const pipeline *p); /* of the outermost list */
+const char *pipeline_step_label(const pipeline *p, size_t i);
+
 MUST_USE status pipeline_session_create(pipeline_session **out, pipeline *p, error *err);
 void pipeline_session_free(pipeline_session *s);
 

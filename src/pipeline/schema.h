@@ -61,8 +61,4 @@ MUST_USE status schema_read_json(const input_schema *s, const json_t *record, co
 /* The same for cells that a program made: types and rules are checked, missing ones filled in. */
 MUST_USE status schema_check(const input_schema *s, cell *cells, arena *a, error *err);
 
-/* A text as the schema's fields write it: from CSV (text by type), "" is missing. */
-MUST_USE status schema_read_text(const input_field *f, const char *text, size_t n, arena *a, cell *out,
-                                 error *err);
-
 #endif

@@ -602,7 +602,7 @@ status schema_read_json(const input_schema *s, const json_t *record, const recor
     return faults_end(&f, err);
 }
 
-/* ---- from cells and from text ----------------------------------------------------------------------- */
+/* ---- from cells ------------------------------------------------------------------------------------- */
 
 static void check_cell(const record_reading *d, const input_field *f, const cell *c) {
     char type[120];
@@ -633,29 +633,4 @@ status schema_check(const input_schema *s, cell *cells, arena *a, error *err) {
         }
     }
     return faults_end(&f, err);
-}
-
-status schema_read_text(const input_field *f, const char *text, size_t n, arena *a, cell *out, error *err) {
-    *out = (cell){.kind = CELL_MISSING};
-    if (n == 0) return CHURON_OK;
-    char *copy = arena_strndup(a, text, n);
-    if (!copy) return arena_refused(a, f->name, n, err);
-    const yaml_node node = {.kind = YAML_SCALAR, .text = copy, .len = n};
-    bool good = true;
-    *out = (cell){.kind = f->type.kind};
-    switch (f->type.kind) {
-    case CELL_BOOL: good = scalar_bool(&node, &out->flag); break;
-    case CELL_INT: good = scalar_int(&node, &out->integer); break;
-    case CELL_FLOAT: good = scalar_number(&node, &out->number); break;
-    case CELL_TEXT: *out = cell_of_text(copy, n); break;
-    case CELL_DATE: good = date_parse(copy, n, &out->integer); break;
-    case CELL_TIME: good = time_parse(copy, n, &out->integer); break;
-    default: good = false;
-    }
-    if (good && f->type.kind == CELL_FLOAT && f->type.element == ELEM_F32)
-        out->number = (double)(float)out->number;
-    if (good) return CHURON_OK;
-    char type[120];
-    return error_set(err, CHURON_INVALID, "field %.100s: expected %s, got '%.60s'", f->name,
-                     cell_type_text(&f->type, type, sizeof type), copy);
 }

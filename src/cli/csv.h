@@ -1,0 +1,23 @@
+/* csv.h: a table of text with a header line; quotes as RFC 4180 has them, a byte order mark is skipped. */
+#ifndef CLI_CSV_H
+#define CLI_CSV_H
+
+#include "base/str.h"
+
+/* Zero-initialise; free with csv_free. */
+typedef struct csv {
+    str file;     /* cells are unquoted in place and end with a zero */
+    char **cells; /* [n_rows + 1][n_columns], the header first */
+    size_t n_columns, n_rows, n_cells, cap;
+} csv;
+
+/* Every line must have as many cells as the first; empty lines are skipped. Errors name path and line. */
+MUST_USE status csv_read(csv *c, const char *path, error *err);
+void csv_free(csv *c);
+/* The column with this header, or n_columns. */
+size_t csv_column(const csv *c, const char *name);
+static inline const char *csv_cell(const csv *c, size_t row, size_t column) {
+    return c->cells[(row + 1) * c->n_columns + column];
+}
+
+#endif
