@@ -34,6 +34,14 @@ static status derive(pipeline *p, error *err) {
     return derive_manifest(p->files, model->path, &p->text, err);
 }
 
+/* From p->files and p->text on. */
+static status compile(pipeline *p, error *err) {
+    TRY(str_check(&p->text, err));
+    TRY(manifest_read(&p->m, str_cstr(&p->text), p->text.len, p->files, &p->memory, err));
+    TRY(pipeline_models_open(p, err));
+    return pipeline_compile(p, err);
+}
+
 static status load(pipeline *p, const char *path, error *err) {
     TRY(files_open(&p->files, path, err));
     if (files_find(p->files, MANIFEST)) {
@@ -41,21 +49,40 @@ static status load(pipeline *p, const char *path, error *err) {
     } else {
         TRY(derive(p, err));
     }
-    TRY(str_check(&p->text, err));
     TRY(files_verify(p->files, false, err));
-    TRY(manifest_read(&p->m, str_cstr(&p->text), p->text.len, p->files, &p->memory, err));
     TRY(files_digest(p->files, p->digest, err));
-    TRY(pipeline_models_open(p, err));
-    return pipeline_compile(p, err);
+    return compile(p, err);
+}
+
+static pipeline *create(const pipeline_options *o) {
+    pipeline *p = mem_calloc(1, sizeof *p);
+    if (!p) return NULL;
+    atomic_init(&p->references, 1);
+    p->threads = o ? o->threads : 0;
+    p->max_memory = o && o->max_memory ? o->max_memory : (uint64_t)4 << 30;
+    return p;
+}
+
+status pipeline_open_text(pipeline **out, const char *path, const char *text, size_t n,
+                          const pipeline_options *o, error *err) {
+    *out = NULL;
+    pipeline *p = create(o);
+    if (!p) return error_no_memory(err, path, sizeof *p);
+    str_add(&p->text, text, n);
+    status st = files_open(&p->files, path, err);
+    if (st == CHURON_OK) st = compile(p, err);
+    if (st != CHURON_OK) {
+        pipeline_close(p);
+        return st;
+    }
+    *out = p;
+    return CHURON_OK;
 }
 
 status pipeline_open(pipeline **out, const char *path, const pipeline_options *o, error *err) {
     *out = NULL;
-    pipeline *p = mem_calloc(1, sizeof *p);
+    pipeline *p = create(o);
     if (!p) return error_no_memory(err, path, sizeof *p);
-    atomic_init(&p->references, 1);
-    p->threads = o ? o->threads : 0;
-    p->max_memory = o && o->max_memory ? o->max_memory : (uint64_t)4 << 30;
     status st = load(p, path, err);
     if (st != CHURON_OK) {
         pipeline_close(p);

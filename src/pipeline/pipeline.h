@@ -19,6 +19,9 @@ typedef struct pipeline_options {
 } pipeline_options;
 
 MUST_USE status pipeline_open(pipeline **out, const char *path, const pipeline_options *o, error *err);
+/* The files of `path` under another manifest: to try one before it is written. Its digest is "". */
+MUST_USE status pipeline_open_text(pipeline **out, const char *path, const char *text, size_t n,
+                                   const pipeline_options *o, error *err);
 pipeline *pipeline_ref(pipeline *p);
 void pipeline_close(pipeline *p);
 
