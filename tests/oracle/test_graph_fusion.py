@@ -494,3 +494,94 @@ def test_attention_of_a_row_depends_on_no_batch_and_no_thread(churon, tmp_path, 
     whole = run("1", slice(None))
     assert np.array_equal(whole, run("2", slice(None)))
     assert np.array_equal(whole[1:2], run("1", slice(1, 2)))
+
+
+# ---- transpositions and casts ----------------------------------------------------------------------------
+
+IN, OUT = [0, 2, 3, 1], [0, 3, 1, 2]
+
+
+def turn(n, x, perm=None):
+    return n.op("Transpose", x, perm=perm or IN)
+
+
+def image(n):
+    return n.input(2, 3, 4, 5, dims=["N", 3, "H", "W"])
+
+
+def functions_between(n):
+    y = n.op("Clip", n.op("Sigmoid", n.op("Relu", turn(n, image(n)))), n.scalar(0.2), n.scalar(0.7))
+    return [turn(n, y, OUT)]
+
+
+def constants_between(n):
+    y = n.op("Mul", n.op("Add", turn(n, image(n)), n.floats(3)), n.floats(1, 1, 5, 3))
+    return [turn(n, n.op("Sub", n.scalar(1.0, (1, 1)), y), OUT)]
+
+
+def two_branches(n):
+    y = n.op("Add", n.op("Tanh", turn(n, image(n))), turn(n, n.input(2, 3, 4, 5)))
+    return [turn(n, n.op("Exp", y), OUT)]
+
+
+def constant_that_widens(n):
+    return [turn(n, n.op("Add", turn(n, n.input(2, 1, 4, 5)), n.floats(6)), OUT)]
+
+
+@pytest.mark.parametrize("build", [functions_between, constants_between, two_branches, constant_that_widens])
+def test_transpositions_cancel(churon, tmp_path, build):
+    n = Net()
+    assert "Transpose" not in ran(churon, tmp_path, n, build(n))
+
+
+def test_transpositions_join(churon, tmp_path):
+    n = Net()
+    assert ran(churon, tmp_path, n, [turn(n, n.op("Neg", turn(n, image(n))), [0, 1, 3, 2])])["Transpose"] == 1
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_a_mean_over_what_was_turned(churon, tmp_path, opset):
+    n = Net(opset=opset)
+    assert ran(churon, tmp_path, n, [n.reduce("ReduceMean", n.op("Relu", turn(n, image(n))), [1, 2], 0)]) == {"Relu": 1, "ReduceMean": 1}
+
+
+def test_a_mean_that_would_change_the_order(churon, tmp_path):
+    n = Net()
+    assert "Transpose" in ran(churon, tmp_path, n, [n.reduce("ReduceMean", turn(n, image(n)), [2], 0)])
+
+
+@pytest.mark.parametrize("what", ["read twice", "other turn", "softmax"])
+def test_transpositions_stay(churon, tmp_path, what):
+    n = Net()
+    x = turn(n, image(n))
+    y = n.op("Softmax", x, axis=-1) if what == "softmax" else n.op("Relu", x)
+    if what == "other turn":
+        y = n.op("Add", y, turn(n, n.input(2, 4, 5, 3), [0, 1, 2, 3]))
+    outputs = [turn(n, y, OUT)] + ([n.op("Exp", y)] if what == "read twice" else [])
+    got = ran(churon, tmp_path, n, outputs)
+    assert got.get("Transpose", 0) == {"read twice": 2, "other turn": 2, "softmax": 2}[what]
+
+
+def test_a_shape_needs_no_transposition(churon, tmp_path):
+    n = Net()
+    shape = n.op("Shape", turn(n, image(n)), start=1, end=3)
+    zeros = n.op("ConstantOfShape", shape, value=numpy_helper.from_array(np.array([2.5], np.float32)))
+    assert "Transpose" not in ran(churon, tmp_path, n, [zeros])
+
+
+def test_a_turn_of_single_elements_is_a_reshape(churon, tmp_path):
+    n = Net()
+    assert "Transpose" not in ran(churon, tmp_path, n, [n.op("Relu", turn(n, n.input(2, 1, 4, 5), [0, 2, 1, 3]))])
+
+
+@pytest.mark.parametrize("between, casts", [(TensorProto.DOUBLE, 0), (TensorProto.FLOAT16, 2), (TensorProto.INT32, 2), (TensorProto.BFLOAT16, 2)])
+def test_casts_that_lose_nothing_vanish(churon, tmp_path, between, casts):
+    n = Net()
+    x = n.op("Cast", n.op("Cast", n.input(3, 4), to=between), to=TensorProto.FLOAT)
+    assert ran(churon, tmp_path, n, [n.op("Relu", x)]).get("Cast", 0) == casts
+
+
+def test_casts_of_casts(churon, tmp_path):
+    n = Net()
+    b = n.op("Cast", n.op("Greater", n.input(3, 4), n.scalar(0.0)), to=TensorProto.INT32)
+    assert ran(churon, tmp_path, n, [n.op("Cast", n.op("Cast", b, to=TensorProto.INT64), to=TensorProto.FLOAT)])["Cast"] == 1

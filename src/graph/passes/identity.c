@@ -1,4 +1,4 @@
-/* identity.c: operators that change nothing, and transpositions of transpositions.
+/* identity.c: operators that change nothing, transpositions of transpositions, and casts of casts.
  *
  * Shapes count as equal only where they are known numbers: two dimensions of one name may differ when the
  * graph runs. */
@@ -104,10 +104,47 @@ static status join_transposes(rewriter *w, op_node *n, error *err) {
     return n->def->prepare ? n->def->prepare(n, err) : CHURON_OK;
 }
 
+/* Every value of type a is one of type b. */
+static bool holds(elem b, elem a) {
+    const elem_set small = ELEM_BIT(ELEM_BOOL) | ELEM_BIT(ELEM_U8) | ELEM_BIT(ELEM_I8);
+    const elem_set to_11_bits = small | ELEM_BIT(ELEM_F16), bf16 = ELEM_BIT(ELEM_BF16);
+    const elem_set to_16_bits = small | ELEM_BIT(ELEM_U16) | ELEM_BIT(ELEM_I16);
+    const elem_set integers = to_16_bits | ELEM_BIT(ELEM_I32);
+    switch (b) {
+    case ELEM_F16: return (ELEM_BIT(a) & small) != 0;
+    case ELEM_F32: return (ELEM_BIT(a) & (to_11_bits | to_16_bits | bf16)) != 0;
+    case ELEM_F64:
+        return (ELEM_BIT(a) & (integers | to_11_bits | bf16 | ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_U32))) != 0;
+    case ELEM_I32: return (ELEM_BIT(a) & to_16_bits) != 0;
+    case ELEM_I64: return (ELEM_BIT(a) & (integers | ELEM_BIT(ELEM_U32))) != 0;
+    default: return false;
+    }
+}
+
+/* Types whose conversions depend on the value alone. */
+static bool is_plain_type(elem t) {
+    const elem_set plain = ELEM_BIT(ELEM_BOOL) | ELEM_BIT(ELEM_U8) | ELEM_BIT(ELEM_I8) | ELEM_BIT(ELEM_U16) |
+                           ELEM_BIT(ELEM_I16) | ELEM_BIT(ELEM_I32) | ELEM_BIT(ELEM_I64) | ELEM_BIT(ELEM_F16) |
+                           ELEM_BIT(ELEM_BF16) | ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F64);
+    return (ELEM_BIT(t) & plain) != 0;
+}
+
+/* The second of two casts does both, if the first one loses nothing. */
+static void join_casts(rewriter *w, op_node *n) {
+    const op_node *first = n->inputs[0] ? n->inputs[0]->producer : NULL;
+    if (!node_is(first, "Cast") || !n->outputs[0] || n->outputs[0]->type.kind != ONNX_TENSOR) return;
+    const elem from = first->inputs[0]->type.type, between = n->inputs[0]->type.type,
+               to = n->outputs[0]->type.type;
+    if (!holds(between, from) || !is_plain_type(to)) return;
+    n->inputs[0] = first->inputs[0];
+    w->changes++;
+}
+
 static status sweep(rewriter *w, error *err) {
     for (size_t i = 0; i < w->g->n_nodes; i++) {
         op_node *n = w->g->nodes[i];
         if (node_is(n, "Transpose")) TRY(join_transposes(w, n, err));
+        if (node_is(n, "Cast")) join_casts(w, n);
         if (changes_nothing(w, n)) drop(w, n);
     }
     return CHURON_OK;

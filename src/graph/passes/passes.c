@@ -6,7 +6,10 @@
 static const pass passes[] = {
     {"constant-folding", "computes what depends on constants alone, shape arithmetic included",
      pass_constant_folding},
-    {"identity", "drops operators that change nothing and joins chains of transpositions", pass_identity},
+    {"identity", "drops operators that change nothing and joins chains of casts and transpositions",
+     pass_identity},
+    {"transposes", "moves transpositions behind functions of one element, where they meet others and cancel",
+     pass_transposes},
     {"common-subexpressions", "computes once what several nodes compute alike", pass_common_subexpressions},
     {"conv-scale", "takes a batch normalization, scale or shift behind a convolution into its weights",
      pass_conv_scale},

@@ -34,6 +34,7 @@ status pass_dynamic_quantization(rewriter *w, error *err);
 status pass_matmul_epilogue(rewriter *w, error *err);
 status pass_activations(rewriter *w, error *err);
 status pass_normalization(rewriter *w, error *err);
+status pass_transposes(rewriter *w, error *err);
 status pass_softmax(rewriter *w, error *err);
 status pass_attention(rewriter *w, error *err);
 

@@ -57,8 +57,7 @@ ir_value *node_other_input(const op_node *n, const ir_value *v) {
     return n->inputs[0] == v ? n->inputs[1] : n->inputs[1] == v ? n->inputs[0] : NULL;
 }
 
-/* Axes from the attribute or, in newer versions, the second input. */
-static const int64_t *said_axes(const op_node *n, size_t *count) {
+const int64_t *node_said_axes(const op_node *n, size_t *count) {
     const ir_value *v = n->n_inputs > 1 ? n->inputs[1] : NULL;
     if (!v) return node_ints(n, "axes", count);
     *count = v->is_constant && v->constant.type == ELEM_I64 ? v->constant.count : 0;
@@ -67,7 +66,7 @@ static const int64_t *said_axes(const op_node *n, size_t *count) {
 
 bool node_reduced_axes(const op_node *n, size_t *first, size_t *count) {
     const ir_value *in = n->inputs[0];
-    const int64_t *axes = said_axes(n, count);
+    const int64_t *axes = node_said_axes(n, count);
     if (!axes || !in || !in->has_rank || in->rank == 0 || *count > in->rank ||
         node_int(n, "keepdims", 1) != 1)
         return false;

@@ -263,9 +263,15 @@ static ir_attr *make_attrs(arena *memory, const node_attr *attrs, size_t n) {
     ir_attr *list = arena_array(memory, n, sizeof *list);
     onnx_attr *values = arena_array(memory, n, sizeof *values);
     for (size_t i = 0; list && values && i < n; i++) {
-        values[i] = (onnx_attr){.name = attrs[i].name};
-        values[i].type = attrs[i].is_float ? ONNX_ATTR_FLOAT : ONNX_ATTR_INT;
-        if (attrs[i].is_float) {
+        values[i] = (onnx_attr){.name = attrs[i].name, .n = 1};
+        values[i].type = attrs[i].ints ? ONNX_ATTR_INTS : attrs[i].is_float ? ONNX_ATTR_FLOAT : ONNX_ATTR_INT;
+        if (attrs[i].ints) {
+            int64_t *copy = arena_array(memory, attrs[i].n_ints, sizeof *copy);
+            if (!copy) return NULL;
+            memcpy(copy, attrs[i].ints, attrs[i].n_ints * sizeof *copy);
+            values[i].n = attrs[i].n_ints;
+            values[i].ints = copy;
+        } else if (attrs[i].is_float) {
             values[i].f = attrs[i].f;
         } else {
             values[i].i = attrs[i].i;

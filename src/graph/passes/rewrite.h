@@ -77,6 +77,8 @@ void pattern_remove(rewriter *w, const pattern *p);
 ir_value *node_with_scalar(const op_node *n, const char *op, float *scalar);
 /* The other input of a node of two, one of which is v. NULL: v is none. */
 ir_value *node_other_input(const op_node *n, const ir_value *v);
+/* Axes as a reduction says them: the attribute or, in newer versions, a constant second input; else NULL. */
+const int64_t *node_said_axes(const op_node *n, size_t *count);
 /* Axes of a reduction of its input's known rank that keeps dimensions: the only one, or `count` last ones.
  * false: others, or none said. */
 bool node_reduced_axes(const op_node *n, size_t *first, size_t *count);
@@ -110,6 +112,8 @@ typedef struct node_attr {
     bool is_float;
     float f;
     int64_t i;
+    const int64_t *ints; /* [n_ints], copied; NULL: one number */
+    size_t n_ints;
 } node_attr;
 MUST_USE status rewrite_operator(rewriter *w, op_node *at, const char *domain, const char *op,
                                  int64_t version, const node_attr *attrs, size_t n_attrs,
