@@ -27,6 +27,7 @@ static const command commands[] = {
     {"pull", cmd_pull, "bring a model into the store"},
     {"bundle", cmd_bundle, "begin a bundle; what one may hold"},
     {"pack", cmd_pack, "one reproducible file of a bundle"},
+    {"registry", cmd_registry, "versions of models: approved, named, rolled back"},
     {"version", cmd_version, "version, compiler and instruction sets"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

@@ -1,17 +1,22 @@
 /* store.c: see store.h. */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _DEFAULT_SOURCE 1   /* flock */
+#define _XOPEN_SOURCE   700 /* realpath */
 #include "registry/store.h"
 
 #include "base/file.h"
 #include "base/home.h"
 #include "base/mem.h"
+#include "bundle/pack.h"
 #include "registry/origin.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 void store_entry_free(store_entry *e) {
     str_free(&e->path);
@@ -64,8 +69,7 @@ status store_ref_parse(store_ref *out, const char *text, error *err) {
 
 /* ---- entries ---------------------------------------------------------------------------------------- */
 
-static status entry_load(store_entry *out, const char *home, const char *name, const char *version,
-                         error *err) {
+status store_load(store_entry *out, const char *home, const char *name, const char *version, error *err) {
     *out = (store_entry){0};
     str dir = {0};
     origin o = {0};
@@ -75,10 +79,13 @@ static status entry_load(store_entry *out, const char *home, const char *name, c
     if (st == CHURON_OK) {
         memcpy(out->name, name, strlen(name) + 1);
         memcpy(out->version, version, strlen(version) + 1);
-        memcpy(out->digest, o.files[0].digest, DIGEST_HEX);
+        memcpy(out->file_digest, o.files[0].digest, DIGEST_HEX);
+        memcpy(out->digest, o.digest[0] ? o.digest : o.files[0].digest, DIGEST_HEX);
+        out->folder = o.folder;
         for (size_t i = 0; i < o.n_files; i++) out->bytes += o.files[i].bytes;
         out->added = o.added;
-        str_fmt(&out->path, "%s/%s", str_cstr(&dir), o.files[0].name);
+        str_cat(&out->path, str_cstr(&dir));
+        if (!o.folder) str_fmt(&out->path, "/%s", o.files[0].name);
         str_add(&out->source, str_cstr(&o.source), o.source.len);
         st = str_check(&out->path, err);
         if (st == CHURON_OK) st = str_check(&out->source, err);
@@ -110,7 +117,7 @@ static status list_name(store_listing *l, const char *home, const char *name, er
         char version[STORE_NAME_MAX + 1];
         store_entry entry;
         if (take_word(version, e->d_name, strlen(e->d_name), "VERSION", NULL) != CHURON_OK) continue;
-        status loaded = entry_load(&entry, home, name, version, err);
+        status loaded = store_load(&entry, home, name, version, err);
         if (loaded == CHURON_NO_MEMORY) st = loaded;
         if (loaded != CHURON_OK) continue;
         st = listing_add(l, &entry, err);
@@ -268,9 +275,9 @@ static status find_newest(const char *home, const store_ref *ref, store_entry *o
 
 static status find_ref(const char *home, const store_ref *ref, store_entry *out, error *err) {
     char version[STORE_NAME_MAX + 1];
-    if (ref->version[0]) return entry_load(out, home, ref->name, ref->version, err);
+    if (ref->version[0]) return store_load(out, home, ref->name, ref->version, err);
     TRY(read_alias(home, ref->name, ref->alias[0] ? ref->alias : "latest", version, err));
-    if (version[0] && entry_load(out, home, ref->name, version, err) == CHURON_OK) return CHURON_OK;
+    if (version[0] && store_load(out, home, ref->name, version, err) == CHURON_OK) return CHURON_OK;
     return ref->alias[0] ? CHURON_NOT_FOUND : find_newest(home, ref, out, err);
 }
 
@@ -383,6 +390,74 @@ static bool recorded_digest(const char *path, char hex[DIGEST_HEX]) {
     return found;
 }
 
+/* A folder or a pack: the digest of a bundle. */
+static status bundle_digest(const char *path, char hex[DIGEST_HEX], error *err) {
+    files *f;
+    TRY(files_open(&f, path, err));
+    status st = files_digest(f, hex, err);
+    files_close(f);
+    return st;
+}
+
+static bool is_pack(const char *path) {
+    unsigned char magic[8];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool yes = fd >= 0 && read(fd, magic, sizeof magic) == (ssize_t)sizeof magic &&
+               pack_has_magic(magic, sizeof magic);
+    if (fd >= 0) close(fd);
+    return yes;
+}
+
 status store_digest(const char *path, char hex[DIGEST_HEX], error *err) {
+    if (file_is_dir(path) || is_pack(path)) return bundle_digest(path, hex, err);
     return recorded_digest(path, hex) ? CHURON_OK : digest_file(path, hex, err);
+}
+
+/* ---- holding ---------------------------------------------------------------------------------------- */
+
+/* Appends the folder of the version that `path` lies in: HOME/models/NAME/VERSION. False: it is not of the
+ * store. */
+static bool version_folder(const char *path, str *out) {
+    str home = {0}, models = {0};
+    char *real = realpath(path, NULL), *real_home = NULL;
+    bool found = false;
+    if (real && store_home(&home, NULL) == CHURON_OK) real_home = realpath(str_cstr(&home), NULL);
+    if (real_home) str_fmt(&models, "%s/models/", real_home);
+    if (models.len && !models.failed && strncmp(real, models.data, models.len) == 0) {
+        const char *name_end = strchr(real + models.len, '/');
+        size_t n = name_end ? strcspn(name_end + 1, "/") : 0;
+        if (n) str_add(out, real, (size_t)(name_end + 1 - real) + n);
+        found = n && !out->failed;
+    }
+    free(real); /* realpath's own allocations */
+    free(real_home);
+    str_free(&home);
+    str_free(&models);
+    return found;
+}
+
+status store_hold(const char *path, int *lock, error *err) {
+    str record = {0};
+    *lock = -1;
+    if (!version_folder(path, &record)) {
+        str_free(&record);
+        if (file_exists(path)) return CHURON_OK;
+        return error_set(err, CHURON_NOT_FOUND, "%s: expected a file, got nothing", path);
+    }
+    str_cat(&record, "/origin.json");
+    status st = str_check(&record, err);
+    int fd = st == CHURON_OK ? open(str_cstr(&record), O_RDONLY | O_CLOEXEC) : -1;
+    if (st == CHURON_OK && (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) != 0 || !file_exists(str_cstr(&record)))) {
+        st = error_set(err, CHURON_NOT_FOUND,
+                       "%s: expected a version of the store, got one that is being removed", path);
+        if (fd >= 0) close(fd);
+        fd = -1;
+    }
+    str_free(&record);
+    *lock = fd;
+    return st;
+}
+
+void store_release(int lock) {
+    if (lock >= 0) close(lock);
 }

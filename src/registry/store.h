@@ -3,7 +3,7 @@
  * The store is a folder (CHURON_HOME, else $XDG_DATA_HOME/churon, else ~/.local/share/churon):
  *   models/NAME/VERSION/FILE...       the model's files
  *   models/NAME/VERSION/origin.json   where they came from, their sizes and digests
- *   models/NAME/@ALIAS                a version's name in one line; pull sets @latest
+ *   models/NAME/@ALIAS                a version's name in one line; pull and add set @latest
  *   partial/                          downloads that are not complete
  * A version's folder appears whole, by one rename, and is never changed afterwards. Names, versions and
  * aliases are 1 to 100 of [A-Za-z0-9._-] and begin with a letter or digit, so none leaves the folder.
@@ -25,11 +25,13 @@ typedef struct store_ref {
 /* One stored version. Zero-initialise, free with store_entry_free. */
 typedef struct store_entry {
     char name[STORE_NAME_MAX + 1], version[STORE_NAME_MAX + 1];
-    char digest[DIGEST_HEX]; /* of the model's (first) file */
-    uint64_t bytes;          /* of all its files */
-    int64_t added;           /* seconds since 1970 */
-    str path;                /* of its (first) file */
-    str source;              /* as it was given to pull */
+    char digest[DIGEST_HEX];      /* of the whole: a file's own, a bundle's as files.h says */
+    char file_digest[DIGEST_HEX]; /* of the first file */
+    bool folder;                  /* the model is the folder */
+    uint64_t bytes;               /* of all its files */
+    int64_t added;                /* seconds since 1970 */
+    str path;                     /* of its (first) file, or of its folder */
+    str source;                   /* as it was given to pull or add */
 } store_entry;
 
 void store_entry_free(store_entry *e);
@@ -54,8 +56,19 @@ MUST_USE status store_find(const char *ref, store_entry *out, error *err);
 MUST_USE status store_list(store_listing *out, error *err);
 void store_listing_free(store_listing *l);
 
-/* SHA-256 of the model file at `path`: as recorded if it is a file of the store whose size and time are those
- * recorded (no byte is read), computed otherwise. */
+/* One version by its folder's name. */
+MUST_USE status store_load(store_entry *out, const char *home, const char *name, const char *version,
+                           error *err);
+
+/* What identifies the model at `path`: of a file its SHA-256, of a folder or a pack the bundle's digest
+ * (files.h). As recorded if it is a file of the store whose size and time are those recorded (no byte is
+ * read), computed otherwise. */
 MUST_USE status store_digest(const char *path, char hex[DIGEST_HEX], error *err);
+
+/* Keeps gc from removing the version that the file or folder `path` belongs to, for as long as *lock is open;
+ * any number of processes may hold one. *lock -1: `path` is not of the store, there is nothing to hold.
+ * CHURON_NOT_FOUND: it was removed meanwhile; resolve again. Let go with store_release, or by ending. */
+MUST_USE status store_hold(const char *path, int *lock, error *err);
+void store_release(int lock);
 
 #endif

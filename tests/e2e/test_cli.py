@@ -300,7 +300,7 @@ def test_ids_out_of_range(churon, smollm2):
     refused(churon_run(churon, "run", smollm2, "--raw", stdin=b""), 2, "PROMPT", "none")
 
 
-@pytest.mark.parametrize("command", ["compile", "quantize", "registry", "batch", "stream", "nonsense"])
+@pytest.mark.parametrize("command", ["compile", "quantize", "batch", "stream", "nonsense"])
 def test_commands_that_are_not_there(churon, command):
     message = refused(churon_run(churon, command, "x"), 2, "does not have", command)
     assert "run" in message and "inspect" in message and "version" in message

@@ -11,12 +11,14 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "registry/pull/pull_part.h"
+#include "registry/registry.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,7 +52,7 @@ static void job_free(job *j) {
 static bool is_wanted(const job *j, const store_entry *e) {
     if (j->as.name[0] && strcmp(j->as.name, e->name) != 0) return false;
     if (j->as.version[0] && strcmp(j->as.version, e->version) != 0) return false;
-    if (j->sha256[0]) return strcmp(j->sha256, e->digest) == 0 && file_exists(str_cstr(&e->path));
+    if (j->sha256[0]) return strcmp(j->sha256, e->file_digest) == 0 && file_exists(str_cstr(&e->path));
     return strcmp(str_cstr(&e->source), j->text) == 0 && file_exists(str_cstr(&e->path));
 }
 
@@ -110,14 +112,24 @@ static void lock_release(job *j) {
 
 /* ---- checking --------------------------------------------------------------------------------------- */
 
+/* A model file begins as its ending says; ONNX is a protobuf message and begins with one of its fields' tags.
+ */
 static status check_magic(const char *path, const char *name, error *err) {
-    unsigned char magic[4] = {0};
+    unsigned char got[8] = {0};
+    size_t n = strlen(name);
+    bool onnx = n > 5 && strcasecmp(name + n - 5, ".onnx") == 0;
+    bool pack = n > 7 && strcasecmp(name + n - 7, ".churon") == 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && read(fd, magic, 4) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    bool read_all = fd >= 0 && read(fd, got, sizeof got) >= 4;
     if (fd >= 0) close(fd);
-    if (ok) return CHURON_OK;
-    return error_set(err, CHURON_CORRUPT, "%s: magic: expected GGUF, got %02x%02x%02x%02x (\"%c%c%c%c\")",
-                     name, magic[0], magic[1], magic[2], magic[3], magic[0], magic[1], magic[2], magic[3]);
+    bool ok = pack ? memcmp(got, "CHURONPK", 8) == 0 : memcmp(got, "GGUF", 4) == 0;
+    if (onnx) ok = got[0] == 0x08 || got[0] == 0x12 || got[0] == 0x1a || got[0] == 0x3a;
+    if (ok && read_all) return CHURON_OK;
+    return error_set(err, CHURON_CORRUPT, "%s: magic: expected %s, got %02x%02x%02x%02x (\"%c%c%c%c\")", name,
+                     pack   ? "CHURONPK"
+                     : onnx ? "an ONNX model"
+                            : "GGUF",
+                     got[0], got[1], got[2], got[3], got[0], got[1], got[2], got[3]);
 }
 
 /* Checks a whole file at `path` and moves it into done/ under `name`. `published`: a digest or "". A file
@@ -344,6 +356,26 @@ static void name_from_file(store_ref *as, const char *file) {
     as->name[n] = '\0';
 }
 
+/* A number that the registry gave to a version which is removed by now is not used again. */
+static void skip_removed(const job *j, unsigned long least, char version[STORE_NAME_MAX + 1]) {
+    registry *r;
+    char next[STORE_NAME_MAX + 1];
+    if (registry_open(&r, &(registry_options){.home = str_cstr(&j->home)}, NULL) != CHURON_OK) return;
+    if (registry_next_version(r, j->as.name, next, NULL) == CHURON_OK && strtoul(next, NULL, 10) > least) {
+        memcpy(version, next, sizeof next);
+    }
+    registry_close(r);
+}
+
+/* The registry takes in the folder that was placed. Should it not be able to, it does at its next opening. */
+static void register_it(const job *j) {
+    registry *r;
+    if (registry_open(&r, &(registry_options){.home = str_cstr(&j->home), .write = true}, NULL) ==
+        CHURON_OK) {
+        registry_close(r);
+    }
+}
+
 /* One more than the highest version of this name that is a number. */
 static status next_version(job *j, char version[STORE_NAME_MAX + 1]) {
     store_listing l;
@@ -357,6 +389,7 @@ static status next_version(job *j, char version[STORE_NAME_MAX + 1]) {
     }
     store_listing_free(&l);
     snprintf(version, STORE_NAME_MAX + 1, "%lu", highest + 1);
+    skip_removed(j, highest + 1, version);
     return CHURON_OK;
 }
 
@@ -422,6 +455,7 @@ static status place(job *j) {
     if (st == CHURON_OK) st = rename_done(j, str_cstr(&folder), version);
     if (st == CHURON_OK) st = set_latest(j, str_cstr(&folder), version);
     if (st == CHURON_OK) st = dir_sync(str_cstr(&folder), j->err);
+    if (st == CHURON_OK) register_it(j);
     str_free(&folder);
     if (st == CHURON_OK) {
         char ref[2 * STORE_NAME_MAX + 2];

@@ -1,0 +1,326 @@
+/* registry_commands.c: the commands of `churon registry`, one function each, and their table. */
+#include "cli/registry.h"
+
+#include "bundle/sign.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *text_or_empty(const char *text) {
+    return text ? text : "";
+}
+
+/* {"line": …} and fields: what a change answers. Keys and values in turn, NULL ends them. */
+static void answer(registry_args *a, const char *const *pairs, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static void answer(registry_args *a, const char *const *pairs, const char *fmt, ...) {
+    char line[512];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    json_out j = json_out_begin(&a->out);
+    json_out_object(&j, NULL);
+    for (; *pairs; pairs += 2) json_out_cstr(&j, pairs[0], pairs[1]);
+    json_out_cstr(&j, "line", line);
+    json_out_end_object(&j);
+}
+
+/* ---- versions --------------------------------------------------------------------------------------- */
+
+static status run_add(registry_args *a, error *err) {
+    const registry_add_options o = {.name = a->name,
+                                    .version = a->version,
+                                    .source = a->source,
+                                    .notes = a->notes,
+                                    .licence = a->licence,
+                                    .owner = a->owner,
+                                    .derived_from = a->derived_from,
+                                    .quantized_from = a->quantized_from,
+                                    .trained_on = a->trained_on};
+    registry_added r;
+    TRY(registry_add(a->r, a->words[0], &o, &r, err));
+    const store_entry *e = &r.entry;
+    json_out j = json_out_begin(&a->out);
+    char line[2 * STORE_NAME_MAX + 160];
+    snprintf(line, sizeof line, "%s:%s %s (%.1f MB, digest %s)", e->name, e->version,
+             r.already ? "has this content already" : "is registered", (double)e->bytes / 1e6, e->digest);
+    json_out_object(&j, NULL);
+    json_out_cstr(&j, "name", e->name);
+    json_out_cstr(&j, "version", e->version);
+    json_out_cstr(&j, "digest", e->digest);
+    json_out_cstr(&j, "path", str_cstr(&e->path));
+    json_out_uint(&j, "bytes", e->bytes);
+    json_out_bool(&j, "already", r.already);
+    json_out_cstr(&j, "line", line);
+    json_out_end_object(&j);
+    store_entry_free(&r.entry);
+    return CHURON_OK;
+}
+
+static status run_list(registry_args *a, error *err) {
+    return registry_list(a->r, a->n ? a->words[0] : NULL, &a->out, err);
+}
+
+static status run_lineage(registry_args *a, error *err) {
+    return registry_lineage(a->r, a->words[0], &a->out, err);
+}
+
+static status run_show(registry_args *a, error *err) {
+    return a->lineage ? run_lineage(a, err) : registry_show(a->r, a->words[0], &a->out, err);
+}
+
+static status run_check(registry_args *a, error *err) {
+    return registry_check(a->r, a->n ? a->words[0] : NULL, &a->out, err);
+}
+
+/* ---- verdicts, stages, aliases ----------------------------------------------------------------------- */
+
+static status verdict(registry_args *a, bool approve, error *err) {
+    const char *ref = a->words[0], *pairs[] = {"ref",     ref,
+                                               "verdict", approve ? "approved" : "rejected",
+                                               "by",      registry_actor(a->r),
+                                               NULL};
+    TRY(registry_approve(a->r, ref, approve, text_or_empty(a->reason), err));
+    answer(a, pairs, "%s is %s by %s", ref, approve ? "approved" : "rejected", registry_actor(a->r));
+    return CHURON_OK;
+}
+
+static status run_approve(registry_args *a, error *err) {
+    return verdict(a, true, err);
+}
+
+static status run_reject(registry_args *a, error *err) {
+    return verdict(a, false, err);
+}
+
+static status run_stage(registry_args *a, error *err) {
+    const char *pairs[] = {"ref", a->words[0], "stage", a->words[1], NULL};
+    TRY(registry_stage(a->r, a->words[0], a->words[1], text_or_empty(a->reason), err));
+    answer(a, pairs, "%s is in %s", a->words[0], a->words[1]);
+    return CHURON_OK;
+}
+
+static status run_alias(registry_args *a, error *err) {
+    const char *name = a->words[0], *alias = a->words[1], *version = a->words[2];
+    const char *pairs[] = {"name", name, "alias", alias, "version", version, NULL};
+    TRY(registry_alias(a->r, name, alias, version, text_or_empty(a->reason), err));
+    answer(a, pairs, "%s@%s is %s:%s", name, alias, name, version);
+    return CHURON_OK;
+}
+
+static status run_unalias(registry_args *a, error *err) {
+    const char *pairs[] = {"name", a->words[0], "alias", a->words[1], NULL};
+    TRY(registry_alias(a->r, a->words[0], a->words[1], "", text_or_empty(a->reason), err));
+    answer(a, pairs, "%s@%s is no more", a->words[0], a->words[1]);
+    return CHURON_OK;
+}
+
+static status run_rollback(registry_args *a, error *err) {
+    char version[STORE_NAME_MAX + 1];
+    TRY(registry_rollback(a->r, a->words[0], a->alias, text_or_empty(a->reason), version, err));
+    const char *pairs[] = {"name", a->words[0], "version", version, NULL};
+    answer(a, pairs, "%s is back at %s:%s", a->words[0], a->words[0], version);
+    return CHURON_OK;
+}
+
+/* ---- lineage, owner, rights --------------------------------------------------------------------------- */
+
+static status run_link(registry_args *a, error *err) {
+    const char *pairs[] = {"ref", a->words[0], "relation", a->words[1], "target", a->words[2], NULL};
+    TRY(registry_link(a->r, a->words[0], a->words[1], a->words[2], text_or_empty(a->note), err));
+    answer(a, pairs, "%s: %s %s", a->words[0], a->words[1], a->words[2]);
+    return CHURON_OK;
+}
+
+static status run_verified(registry_args *a, error *err) {
+    const char *pairs[] = {"ref", a->words[0], "result", a->words[1], NULL};
+    TRY(registry_verified(a->r, a->words[0], !a->failed, a->words[1], err));
+    answer(a, pairs, "%s: verified: %s", a->words[0], a->words[1]);
+    return CHURON_OK;
+}
+
+static status run_owner(registry_args *a, error *err) {
+    const char *pairs[] = {"name", a->words[0], "owner", a->words[1], NULL};
+    TRY(registry_set_owner(a->r, a->words[0], a->words[1], err));
+    answer(a, pairs, "%s belongs to %s", a->words[0], a->words[1]);
+    return CHURON_OK;
+}
+
+static status rights(registry_args *a, bool grant, error *err) {
+    const char *pairs[] = {"name", a->words[0], "subject", a->words[1], "right", a->words[2], NULL};
+    TRY(registry_grant(a->r, a->words[0], a->words[1], a->words[2], grant, err));
+    answer(a, pairs, "%s %s %s %s", a->words[1], grant ? "may" : "may no longer", a->words[2], a->words[0]);
+    return CHURON_OK;
+}
+
+static status run_grant(registry_args *a, error *err) {
+    return rights(a, true, err);
+}
+
+static status run_revoke(registry_args *a, error *err) {
+    return rights(a, false, err);
+}
+
+static status run_may(registry_args *a, error *err) {
+    bool allowed;
+    TRY(registry_allowed(a->r, a->words[0], a->words[1], a->words[2], &allowed, err));
+    if (!allowed)
+        return error_set(err, CHURON_INVALID, "%s may not %s %s", a->words[1], a->words[2], a->words[0]);
+    const char *pairs[] = {"name", a->words[0], "subject", a->words[1], "right", a->words[2], NULL};
+    answer(a, pairs, "%s may %s %s", a->words[1], a->words[2], a->words[0]);
+    return CHURON_OK;
+}
+
+/* ---- retention, log ----------------------------------------------------------------------------------- */
+
+static int64_t given(bool has, uint64_t n) {
+    return has ? (int64_t)n : -1;
+}
+
+static status run_gc(registry_args *a, error *err) {
+    const registry_gc_options o = {.dry_run = a->dry_run,
+                                   .keep_last = given(a->has_keep_last, a->keep_last),
+                                   .keep_days = given(a->has_keep_days, a->keep_days)};
+    return registry_gc(a->r, &o, &a->out, err);
+}
+
+static status run_retain(registry_args *a, error *err) {
+    int64_t last = given(a->has_keep_last, a->keep_last), days = given(a->has_keep_days, a->keep_days);
+    const char *pairs[] = {"name", a->words[0], NULL};
+    TRY(registry_retain(a->r, a->words[0], last, days, err));
+    answer(a, pairs, last < 0 && days < 0 ? "%s: nothing is removed" : "%s: the rule is kept", a->words[0]);
+    return CHURON_OK;
+}
+
+static status run_audit(registry_args *a, error *err) {
+    return registry_audit(a->r, a->check, a->model, &a->out, err);
+}
+
+/* ---- signatures --------------------------------------------------------------------------------------- */
+
+static status run_keygen(registry_args *a, error *err) {
+    char id[SIGN_ID];
+    str pub = {0};
+    str_fmt(&pub, "%s.pub", a->words[0]);
+    status st = str_check(&pub, err);
+    if (st == CHURON_OK) st = sign_keygen(a->words[0], str_cstr(&pub), id, err);
+    const char *pairs[] = {"private", a->words[0], "public", str_cstr(&pub), "key", id, NULL};
+    if (st == CHURON_OK) answer(a, pairs, "key %s: %s (keep it secret), %s", id, a->words[0], str_cstr(&pub));
+    str_free(&pub);
+    return st;
+}
+
+static bool is_path(const char *word) {
+    return strchr(word, '/') || file_exists(word);
+}
+
+/* A path is signed where it lies; a name in the registry. */
+static status run_sign(registry_args *a, error *err) {
+    char id[SIGN_ID];
+    const char *what = a->words[0];
+    if (!a->key) return error_set(err, CHURON_INVALID, "key: expected --key FILE, got nothing");
+    if (is_path(what)) {
+        files *f;
+        TRY(files_open(&f, what, err));
+        status st = sign_files(f, a->key, id, err);
+        files_close(f);
+        TRY(st);
+    } else {
+        const registry_options o = {.actor = a->by, .write = true};
+        TRY(registry_open(&a->r, &o, err));
+        TRY(registry_sign(a->r, what, a->key, id, err));
+    }
+    const char *pairs[] = {"ref", what, "key", id, NULL};
+    answer(a, pairs, "%s is signed with key %s", what, id);
+    return CHURON_OK;
+}
+
+static status run_verify_signature(registry_args *a, error *err) {
+    sign_keys *keys = NULL;
+    files *f = NULL;
+    str path = {0};
+    char id[SIGN_ID];
+    if (!a->keys) return error_set(err, CHURON_INVALID, "keys: expected --keys PATH, got nothing");
+    status st = sign_keys_load(&keys, a->keys, err);
+    if (st == CHURON_OK) st = store_resolve(a->words[0], &path, err);
+    if (st == CHURON_OK) st = files_open(&f, str_cstr(&path), err);
+    if (st == CHURON_OK) st = sign_require(f, keys, id, err);
+    const char *pairs[] = {"ref", a->words[0], "key", id, NULL};
+    if (st == CHURON_OK) answer(a, pairs, "%s is signed by the trusted key %s", a->words[0], id);
+    files_close(f);
+    sign_keys_free(keys);
+    str_free(&path);
+    return st;
+}
+
+/* ---- the table ---------------------------------------------------------------------------------------- */
+
+const registry_command registry_commands[] = {
+    {"add", "SOURCE",
+     "registers a version: a bundle's folder, a .churon pack, a model file, a Hugging Face folder",
+     "The content is copied: what happens to SOURCE afterwards does not matter. Versions are immutable.",
+     "churon registry add fraud/ --name fraud --derived-from fraud:2 --notes \"new threshold\"",
+     "name version notes licence owner source derived-from quantized-from trained-on", 1, 1, REGISTRY_WRITE,
+     run_add, registry_print_line},
+    {"list", "[NAME]", "models, their versions, stages and aliases", NULL,
+     "churon registry list\nchuron registry list fraud --json", "", 0, 1, REGISTRY_READ, run_list,
+     registry_print_list},
+    {"show", "REF", "everything about one version", "REF is NAME, NAME:VERSION or NAME@ALIAS.",
+     "churon registry show fraud@champion", "lineage", 1, 1, REGISTRY_READ, run_show, registry_print_show},
+    {"lineage", "REF", "what a version was made of, and what was made of it", NULL,
+     "churon registry lineage fraud:3", "", 1, 1, REGISTRY_READ, run_lineage, registry_print_lineage},
+    {"link", "REF RELATION TARGET", "adds to the lineage: derived_from, quantized_from or trained_on",
+     "TARGET is a version (gc keeps it then) or any text.",
+     "churon registry link fraud:3 trained_on s3://data/2026-10.parquet", "note", 3, 3, REGISTRY_WRITE,
+     run_link, registry_print_line},
+    {"verified", "REF RESULT", "records that a version was verified on this machine, and with which result",
+     NULL, "churon registry verified fraud:3 \"120 golden cases pass\"", "failed", 2, 2, REGISTRY_WRITE,
+     run_verified, registry_print_line},
+    {"approve", "REF", "says yes to a version that somebody else made", NULL,
+     "churon registry approve fraud:3 --reason \"golden cases pass, reviewed\"", "reason", 1, 1,
+     REGISTRY_WRITE, run_approve, registry_print_line},
+    {"reject", "REF", "says no; an alias can no longer be set to it", NULL,
+     "churon registry reject fraud:3 --reason \"biased\"", "reason", 1, 1, REGISTRY_WRITE, run_reject,
+     registry_print_line},
+    {"stage", "REF STAGE", "draft, staging, production (needs an approval) or archived", NULL,
+     "churon registry stage fraud:3 production --reason \"release 12\"", "reason", 2, 2, REGISTRY_WRITE,
+     run_stage, registry_print_line},
+    {"alias", "NAME ALIAS VERSION", "has NAME@ALIAS mean this version from now on",
+     "champion needs an approved version.", "churon registry alias fraud champion 3", "reason", 3, 3,
+     REGISTRY_WRITE, run_alias, registry_print_line},
+    {"unalias", "NAME ALIAS", "takes an alias away", NULL, "churon registry unalias fraud canary", "reason",
+     2, 2, REGISTRY_WRITE, run_unalias, registry_print_line},
+    {"rollback", "NAME", "the alias goes back to the version before", NULL,
+     "churon registry rollback fraud --reason \"drift\"", "alias reason", 1, 1, REGISTRY_WRITE, run_rollback,
+     registry_print_line},
+    {"owner", "NAME WHO", "who answers for a model", NULL, "churon registry owner fraud risk@example.com", "",
+     2, 2, REGISTRY_WRITE, run_owner, registry_print_line},
+    {"grant", "NAME SUBJECT RIGHT", "call, read, write, promote or admin; none contains another",
+     "A model without any grant is open to all; \"*\" is everybody. To call a model is not to read its "
+     "files.",
+     "churon registry grant fraud shop call", "", 3, 3, REGISTRY_WRITE, run_grant, registry_print_line},
+    {"revoke", "NAME SUBJECT RIGHT", "takes a right away", NULL, "churon registry revoke fraud shop call", "",
+     3, 3, REGISTRY_WRITE, run_revoke, registry_print_line},
+    {"may", "NAME SUBJECT RIGHT", "has the subject this right? Exit status 0 or 1", NULL,
+     "churon registry may fraud shop call", "", 3, 3, REGISTRY_READ, run_may, registry_print_line},
+    {"retain", "NAME", "the model's rule for gc; without options: nothing is removed", NULL,
+     "churon registry retain fraud --keep-last 10 --keep-days 365", "keep-last keep-days", 1, 1,
+     REGISTRY_WRITE, run_retain, registry_print_line},
+    {"gc", "", "removes versions beyond the rules and contents that no version has",
+     "Never what an alias, staging, production, lineage or a running server uses.",
+     "churon registry gc --dry-run\nchuron registry gc --keep-last 5", "dry-run keep-last keep-days", 0, 0,
+     REGISTRY_WRITE, run_gc, registry_print_gc},
+    {"check", "[REF]", "is each version's content still what was registered?", NULL, "churon registry check",
+     "", 0, 1, REGISTRY_READ, run_check, registry_print_check},
+    {"audit", "", "who did what and when; --check recomputes the chain of hashes", NULL,
+     "churon registry audit --check", "check model", 0, 0, REGISTRY_READ, run_audit, registry_print_audit},
+    {"keygen", "FILE", "makes an Ed25519 key: FILE and FILE.pub", NULL, "churon registry keygen release.pem",
+     "", 1, 1, REGISTRY_NONE, run_keygen, registry_print_line},
+    {"sign", "REF", "signs a version's digest, or the bundle at a path", NULL,
+     "churon registry sign fraud:3 --key release.pem", "key", 1, 1, REGISTRY_NONE, run_sign,
+     registry_print_line},
+    {"verify-signature", "REF", "is it signed by a trusted key, and unchanged since? Exit status 0 or 1",
+     NULL, "churon registry verify-signature fraud@champion --keys release.pem.pub", "keys", 1, 1,
+     REGISTRY_NONE, run_verify_signature, registry_print_line},
+};
+const size_t registry_n_commands = sizeof registry_commands / sizeof *registry_commands;
