@@ -4,6 +4,17 @@
 
 #include "pipeline/step.h"
 
+extern const step_kind step_choose;
+extern const step_kind step_constant;
+extern const step_kind step_filter;
+extern const step_kind step_for_each;
 extern const step_kind step_model;
+extern const step_kind step_overlap_add;
+extern const step_kind step_pick;
+extern const step_kind step_record;
+extern const step_kind step_rename;
+extern const step_kind step_scan;
+extern const step_kind step_stitch;
+extern const step_kind step_windows;
 
 #endif

@@ -4,7 +4,18 @@
 #include <string.h>
 
 const step_kind *const STEP_KINDS[] = {
+    &step_choose,
+    &step_constant,
+    &step_filter,
+    &step_for_each,
     &step_model,
+    &step_overlap_add,
+    &step_pick,
+    &step_record,
+    &step_rename,
+    &step_scan,
+    &step_stitch,
+    &step_windows,
     NULL,
 };
 
