@@ -118,6 +118,14 @@ static void run_pool_row(const row_data *d) {
     d->k->pool_row(d->x, 16, taps, 9, 0.0f, d->y, d->n / 16);
 }
 
+/* A patch of one block. */
+static void run_winograd_input(const row_data *d) {
+    d->k->winograd_input(d->x, 58 * 16, d->y, 512);
+}
+static void run_winograd_output(const row_data *d) {
+    d->k->winograd_output(d->x, 512, d->w, NULL, 0, 0.0f, INFINITY, d->y, 56 * 16);
+}
+
 /* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that
  * the bounds know as theirs; for short rows, which lie nearer, none is claimed. */
 static const struct row_case {
@@ -147,6 +155,8 @@ static const struct row_case {
     {"unary log 49152", 49152, 1, run_unary_log},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
     {"pool_row 3x3 of 56", 896, 0, run_pool_row},
+    {"winograd_input 6x6", 576, 0, run_winograd_input},
+    {"winograd_output 4x4", 256, 0, run_winograd_output},
     {"forest_u8 16384 nodes", 16384, 0, run_forest_u8},
     {"forest_u16 16384 nodes", 16384, 0, run_forest_u16},
 };

@@ -1,6 +1,8 @@
 /* conv.c: strips, padding and units of convolutions; the arithmetic is the instruction sets'. See conv.h. */
 #include "kernel/conv.h"
 
+#include "kernel/winograd.h"
+
 #include <string.h>
 
 /* Bytes of a strip's copied input, and of the weights that a unit takes through it: both stay in the
@@ -130,12 +132,14 @@ static conv_cut cut_of(const conv *c) {
 }
 
 size_t conv_units(const conv *c, size_t batch) {
+    if (c->kind == CONV_WINOGRAD) return winograd_units(c, batch);
     const conv_cut t = cut_of(c);
     const size_t groups = c->kind == CONV_DEPTHWISE ? conv_blocks(c->out_channels) : c->groups;
     return batch * groups * t.strips * t.column_strips * t.parts;
 }
 
 size_t conv_scratch_floats(const conv *c) {
+    if (c->kind == CONV_WINOGRAD) return winograd_scratch_floats(c);
     const conv_cut t = cut_of(c);
     return t.strip_floats + (c->kind == CONV_DEPTHWISE ? 0 : gemm_scratch_floats(t.k)) + 16;
 }
@@ -143,15 +147,27 @@ size_t conv_scratch_floats(const conv *c) {
 /* ---- weights ---------------------------------------------------------------------------------------- */
 
 size_t conv_packed_floats(const conv *c) {
+    if (c->kind == CONV_WINOGRAD) return winograd_packed_floats(c);
     const conv_cut t = cut_of(c);
     if (c->kind == CONV_DEPTHWISE) return conv_blocks(c->out_channels) * t.k * CONV_BLOCK;
     return c->groups * t.panels * t.k * GEMM_PANEL;
 }
 
-/* Weight of output channel o, input channel i of its group, and tap. */
-static float weight_at(const conv *c, const float *weights, size_t o, size_t i, size_t tap) {
-    const size_t in = c->in_channels / c->groups;
-    return weights[(o * in + i) * c->kernel_h * c->kernel_w + tap];
+/* Where the weight that stands at place k of a group's panels comes from: its input channel of the group and
+ * tap. */
+static void source_of(const conv *c, const conv_cut *t, size_t k, size_t *channel, size_t *tap) {
+    const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
+    const size_t whole = in / CONV_BLOCK * CONV_BLOCK,
+                 full = whole * taps; /* channels, places of whole blocks */
+    if (c->kind == CONV_PLANAR) {
+        *channel = k / taps;
+        *tap = k % taps;
+        return;
+    }
+    const bool partial = k >= full && t->run < CONV_BLOCK;
+    const size_t block = partial ? in % CONV_BLOCK : CONV_BLOCK, at = partial ? k - full : k;
+    *tap = at / block % taps;
+    *channel = (partial ? whole : 0) + at / block / taps * block + at % block;
 }
 
 static void pack_panel(const conv *c, const conv_cut *t, const float *weights, size_t group, size_t panel,
@@ -159,27 +175,42 @@ static void pack_panel(const conv *c, const conv_cut *t, const float *weights, s
     const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups,
                  taps = c->kernel_h * c->kernel_w;
     for (size_t k = 0; k < t->k; k++, to += GEMM_PANEL) {
-        const bool planar = c->kind == CONV_PLANAR;
-        const size_t full = in / CONV_BLOCK * CONV_BLOCK * taps; /* places of whole blocks */
-        const size_t block = k < full || t->run == CONV_BLOCK ? CONV_BLOCK : in % CONV_BLOCK;
-        const size_t at = k < full ? k : k - full, first = k < full ? 0 : in / CONV_BLOCK * CONV_BLOCK;
-        const size_t tap = planar ? k % taps : at / block % taps;
-        const size_t i = planar ? k / taps : first + at / block / taps * block + at % block;
+        size_t i, tap;
+        source_of(c, t, k, &i, &tap);
         for (size_t l = 0; l < GEMM_PANEL; l++) {
             const size_t o = panel * GEMM_PANEL + l;
-            to[l] = o < out && i < in ? weight_at(c, weights, group * out + o, i, tap) : 0.0f;
+            to[l] = o < out && i < in ? weights[((group * out + o) * in + i) * taps + tap] : 0.0f;
+        }
+    }
+}
+
+void conv_unpack(const conv *c, const float *panels, float *weights) {
+    const conv_cut t = cut_of(c);
+    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups,
+                 taps = c->kernel_h * c->kernel_w;
+    for (size_t row = 0; row < c->groups * t.panels * t.k; row++) {
+        const size_t k = row % t.k, panel = row / t.k % t.panels, group = row / t.k / t.panels;
+        size_t i, tap;
+        source_of(c, &t, k, &i, &tap);
+        for (size_t l = 0; l < GEMM_PANEL && i < in && panel * GEMM_PANEL + l < out; l++) {
+            const size_t o = panel * GEMM_PANEL + l;
+            weights[((group * out + o) * in + i) * taps + tap] = panels[row * GEMM_PANEL + l];
         }
     }
 }
 
 void conv_pack(const conv *c, const float *weights, float *out) {
+    if (c->kind == CONV_WINOGRAD) {
+        winograd_pack(c, weights, out);
+        return;
+    }
     const conv_cut t = cut_of(c);
     if (c->kind == CONV_DEPTHWISE) {
         for (size_t b = 0; b < conv_blocks(c->out_channels); b++) {
             for (size_t tap = 0; tap < t.k; tap++) {
                 for (size_t l = 0; l < CONV_BLOCK; l++) {
                     const size_t o = b * CONV_BLOCK + l;
-                    *out++ = o < c->out_channels ? weight_at(c, weights, o, 0, tap) : 0.0f;
+                    *out++ = o < c->out_channels ? weights[o * t.k + tap] : 0.0f;
                 }
             }
         }
@@ -378,6 +409,10 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
 
 void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch) {
     const conv *c = job->c;
+    if (c->kind == CONV_WINOGRAD) {
+        winograd_run(k, job, unit0, unit1, scratch);
+        return;
+    }
     const conv_cut t = cut_of(c);
     ptrdiff_t runs[MAX_RUNS];
     list_runs(c, &t, runs);

@@ -20,9 +20,10 @@ static inline size_t conv_blocks(size_t channels) {
 }
 
 typedef enum conv_kind {
-    CONV_BLOCKED,  /* input channels in blocks; groups: each of whole blocks */
-    CONV_PLANAR,   /* input [batch][channels][height][width] (few channels: images); one group */
-    CONV_DEPTHWISE /* one input channel an output channel */
+    CONV_BLOCKED,   /* input channels in blocks; groups: each of whole blocks */
+    CONV_PLANAR,    /* input [batch][channels][height][width] (few channels: images); one group */
+    CONV_DEPTHWISE, /* one input channel an output channel */
+    CONV_WINOGRAD   /* blocked, with fewer multiplications (winograd.h); never chosen by conv_choose */
 } conv_kind;
 
 typedef struct conv {
@@ -47,6 +48,8 @@ bool conv_choose(const conv *c, conv_kind *kind);
 size_t conv_packed_floats(const conv *c);
 /* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]. */
 void conv_pack(const conv *c, const float *weights, float *out);
+/* Back, of CONV_BLOCKED. */
+void conv_unpack(const conv *c, const float *panels, float *weights);
 
 /* Work is cut into units, numbered [0, conv_units): any thread may take any unit. */
 size_t conv_units(const conv *c, size_t batch);

@@ -230,6 +230,12 @@ typedef struct kernels {
      * fused multiply-adds. bias and add may be NULL; add has y's layout. */
     void (*depthwise_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
+    /* One patch of a block of 16 channels for winograd.h: x[i*x_row + 16j], i, j < 6, transformed to v[(6i +
+     * j) * v_point]; sums m[(6i + j) * m_point] back to y[i*y_row + 16j], i, j < 4, then + bias, + add, then
+     * the limits. bias and add may be NULL. */
+    void (*winograd_input)(const float *x, size_t x_row, float *v, size_t v_point);
+    void (*winograd_output)(const float *m, size_t m_point, const float *bias, const float *add,
+                            size_t add_row, float low, float high, float *y, size_t y_row);
     /* One row of a pool over a block of 16 channels, taps as above: the maximum (the quiet NaN 0x7fc00000
      * where a tap is NaN), or where divisor is not 0 the sum, ascending, divided by it. 0 < taps. */
     void (*pool_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor,

@@ -11,10 +11,12 @@
 #include <cmocka.h>
 
 #include "kernel/conv.h"
+#include "kernel/winograd.h"
 
 #include "guarded.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static float next_value(void) {
     return (float)((double)next_random() / 2147483648.0 - 0.5);
@@ -245,6 +247,134 @@ static void test_layout_and_back(void **state) {
     }
 }
 
+/* Against the sums in double, within a bound of the magnitudes that meet; every instruction set the same
+ * bits, whatever the batch and the units. */
+static void check_winograd(conv c, size_t batch, bool extras) {
+    conv direct = c;
+    assert_true(conv_choose(&direct, &direct.kind) && winograd_can(&direct));
+    c.kind = CONV_WINOGRAD;
+    c.low = extras ? -0.5f : -INFINITY;
+    c.high = extras ? 0.75f : INFINITY;
+    c.activate = extras;
+    c.function = UNARY_F32_LINEAR;
+    c.p = 0.5f;
+    c.q = 0.25f;
+    const size_t in_pixels = c.in_h * c.in_w, out_pixels = c.out_h * c.out_w;
+    const size_t in_blocks = conv_blocks(c.in_channels), out_blocks = conv_blocks(c.out_channels);
+    const size_t floats = batch * out_blocks * 16 * out_pixels,
+                 n_weights = c.out_channels * c.in_channels * 9;
+    guarded memory[10];
+    float *planar = take(&memory[0], batch * c.in_channels * in_pixels, true);
+    float *weights = take(&memory[1], n_weights, true), *again = take(&memory[2], n_weights, false);
+    float *blocked = take(&memory[3], batch * in_blocks * 16 * in_pixels, false);
+    for (size_t b = 0; b < batch * in_blocks; b++)
+        conv_block(planar + b / in_blocks * c.in_channels * in_pixels, c.in_channels, in_pixels,
+                   b % in_blocks, blocked + b * 16 * in_pixels);
+    float *out = take(&memory[4], floats, false), *first = take(&memory[5], floats, false);
+    float *add = take(&memory[6], floats, true), *bias = take(&memory[7], out_blocks * 16, true);
+    memory[8] = guard_new((conv_packed_floats(&c) + conv_packed_floats(&direct)) * sizeof(float), 64, true);
+    float *points = memory[8].data, *panels = points + conv_packed_floats(&c);
+    conv_pack(&direct, weights, panels);
+    conv_unpack(&direct, panels, again);
+    assert_memory_equal(weights, again, n_weights * sizeof(float));
+    conv_pack(&c, again, points);
+    memory[9] = guard_new(conv_scratch_floats(&c) * sizeof(float), 64, true);
+    conv_job job = {.c = &c,
+                    .packed = points,
+                    .bias = extras ? bias : NULL,
+                    .in = blocked,
+                    .add = extras ? add : NULL,
+                    .out = first,
+                    .batch = batch};
+    conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, batch), memory[9].data);
+    for (size_t n = 0; n < batch; n++) {
+        for (size_t o = 0; o < c.out_channels; o++) {
+            for (size_t i = 0; i < out_pixels; i++) {
+                double sum = 0, sizes = 0;
+                for (size_t k = 0; k < c.in_channels * 9; k++) {
+                    const ptrdiff_t y = (ptrdiff_t)(i / c.out_w + k % 9 / 3) - (ptrdiff_t)c.pad_top,
+                                    x = (ptrdiff_t)(i % c.out_w + k % 3) - (ptrdiff_t)c.pad_left;
+                    const double v = (double)weights[o * c.in_channels * 9 + k] *
+                                     (double)pixel(&c, planar, n, k / 9, y, x);
+                    sum += v;
+                    sizes += fabs(v);
+                }
+                const size_t at = ((n * out_blocks + o / 16) * out_pixels + i) * 16 + o % 16;
+                if (extras) sum += (double)bias[o] + (double)add[at];
+                const double want = (double)limited(&c, (float)sum);
+                if (!(fabs(want - (double)first[at]) <= 1e-6 * (sizes + 1)))
+                    fail_msg("channel %zu pixel %zu of %zux%zu: expected %g, got %g", o, i, c.out_h, c.out_w,
+                             want, (double)first[at]);
+            }
+        }
+    }
+    job.out = out;
+    const size_t units = conv_units(&c, batch);
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *k = kernels_for((kernel_isa)isa);
+        if (!k) continue;
+        for (size_t i = 0; i < floats; i++) out[i] = NAN;
+        conv_run(k, &job, units / 3, units, memory[9].data);
+        conv_run(k, &job, 0, units / 3, memory[9].data);
+        assert_memory_equal(out, first, floats * sizeof(float));
+    }
+    if (batch > 1) { /* the last image alone */
+        const size_t image = floats / batch;
+        job.in = blocked + (batch - 1) * in_blocks * 16 * in_pixels;
+        job.add = extras ? add + (batch - 1) * image : NULL;
+        job.batch = 1;
+        conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, 1), memory[9].data);
+        assert_memory_equal(out, first + (batch - 1) * image, image * sizeof(float));
+    }
+    for (size_t i = 0; i < 10; i++) guard_free(&memory[i]);
+}
+
+static void test_winograd(void **state) {
+    (void)state;
+    check_winograd(square(16, 16, 1, 8, 8, 3, 1, 1, 1), 1, false);
+    check_winograd(square(24, 40, 1, 7, 18, 3, 1, 1, 1), 2, true);
+    check_winograd(square(5, 17, 1, 3, 5, 3, 1, 1, 0), 3, false);
+    check_winograd(square(64, 16, 1, 30, 41, 3, 1, 1, 1), 1, true);
+    check_winograd(square(512, 80, 1, 9, 9, 3, 1, 1, 1), 2, true);
+    conv uneven = square(16, 33, 1, 10, 11, 3, 1, 1, 0);
+    uneven.pad_left = 2;
+    uneven.out_w = 13;
+    uneven.out_h = 10;
+    check_winograd(uneven, 1, false);
+    conv c = square(16, 16, 1, 8, 8, 3, 2, 1, 1);
+    assert_true(conv_choose(&c, &c.kind) && !winograd_can(&c));
+    c = square(16, 16, 1, 8, 8, 3, 1, 2, 2);
+    assert_true(conv_choose(&c, &c.kind) && !winograd_can(&c));
+}
+
+/* The two transforms alone, each instruction set against the reference, at strides of their own. */
+static void test_winograd_kernels(void **state) {
+    (void)state;
+    enum { ROW = 7 * 16, FLOATS = 36 * 32 };
+    guarded memory[4];
+    float *x = take(&memory[0], FLOATS, true), *want = take(&memory[1], FLOATS, false),
+          *got = take(&memory[2], FLOATS, false), *more = take(&memory[3], FLOATS, true);
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *k = kernels_for((kernel_isa)isa), *ref = kernels_for(KERNEL_REF);
+        if (!k) continue;
+        memset(want, 0, FLOATS * sizeof(float));
+        memset(got, 0, FLOATS * sizeof(float));
+        ref->winograd_input(x, ROW, want, 32);
+        k->winograd_input(x, ROW, got, 32);
+        assert_memory_equal(want, got, FLOATS * sizeof(float));
+        for (int extras = 0; extras < 2; extras++) {
+            memset(want, 0, FLOATS * sizeof(float));
+            memset(got, 0, FLOATS * sizeof(float));
+            ref->winograd_output(x, 32, extras ? more : NULL, extras ? more : NULL, ROW, -0.25f, 0.5f, want,
+                                 ROW);
+            k->winograd_output(x, 32, extras ? more : NULL, extras ? more : NULL, ROW, -0.25f, 0.5f, got,
+                               ROW);
+            assert_memory_equal(want, got, FLOATS * sizeof(float));
+        }
+    }
+    for (size_t i = 0; i < 4; i++) guard_free(&memory[i]);
+}
+
 /* Windows of every number of taps, a NaN in some: against the definition, bit for bit. */
 static void test_pool_row(void **state) {
     (void)state;
@@ -285,9 +415,10 @@ static void test_pool_row(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_places),          cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_layout_and_back), cmocka_unit_test(test_pool_row),
+        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_places),           cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_layout_and_back),  cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_winograd_kernels), cmocka_unit_test(test_pool_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,8 @@ static const pass passes[] = {
     {"attention", "finds scaled dot-product attention with its masks; transposes nothing", pass_attention},
     {"blocked-layout", "keeps images in blocks of 16 channels between convolutions and pools",
      pass_blocked_layout},
+    {"winograd", "computes 3x3 convolutions with a quarter of the multiplications (rounding error doubles)",
+     pass_winograd},
     {"conv-epilogue", "adds and activates while a convolution's result is still in the cache",
      pass_conv_epilogue},
     {"dynamic-quantization",

@@ -42,6 +42,9 @@ void depthwise_row_avx512(const float *x, size_t x_step, const ptrdiff_t *tap, s
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
 void pool_row_avx512(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor,
                      float *y, size_t n);
+void winograd_input_avx512(const float *x, size_t x_row, float *v, size_t v_point);
+void winograd_output_avx512(const float *m, size_t m_point, const float *bias, const float *add,
+                            size_t add_row, float low, float high, float *y, size_t y_row);
 void gemm_tile_avx512(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
 void qgemm_tile_avx512(const qgemm_tile *t, size_t n_rows, size_t n_panels);
 void range_avx512(const float *x, size_t n, float *least, float *most);
