@@ -15,6 +15,8 @@
 #define KERNEL_KERNEL_H
 
 #include "base/status.h"
+#include "kernel/fft.h"
+#include "kernel/image.h"
 #include "tensor/dtype.h"
 
 typedef enum kernel_isa { KERNEL_REF, KERNEL_AVX2, KERNEL_AVX512, KERNEL_ISA_COUNT } kernel_isa;
@@ -248,6 +250,16 @@ typedef struct kernels {
                       const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
     void (*forest_u16)(const uint16_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                        const uint16_t *split, size_t blocks, uint64_t *masks, size_t ld);
+
+    /* Pixels from..to-1 of a row resized across, from a row of in_n pixels (image.h). out: [to - from,
+     * channels], channels 1..4. */
+    void (*resize_across)(const resize_taps *t, size_t channels, const uint8_t *in, size_t in_n, size_t from,
+                          size_t to, uint8_t *out);
+    /* Output i of the taps for n bytes at once: rows[k] is input row first[i] + k. */
+    void (*resize_down)(const resize_taps *t, size_t i, const uint8_t *const *rows, size_t n, uint8_t *out);
+    /* The transforms of FFT_LANES real signals (fft.h). x: [n][FFT_LANES]; out: [n / 2 + 1][2][FFT_LANES],
+     * real and imaginary parts; scratch: rfft_scratch floats. Nothing overlaps. */
+    void (*fft_real)(const rfft_plan *p, const float *x, float *out, float *scratch);
 } kernels;
 
 enum { TOP_MAX = 1024, FOREST_RANKS_U8 = 128, FOREST_RANKS_U16 = 64 };

@@ -51,6 +51,9 @@ static const kernels table_ref = {
     .forest_u8 = forest_u8_ref,
     .forest_u16 = forest_u16_ref,
     .gemm_shape = {.rows = 4, .panels = 1, .few_panels = 1},
+    .resize_across = resize_across_ref,
+    .resize_down = resize_down_ref,
+    .fft_real = fft_real_ref,
 };
 
 #ifdef HAVE_X86
@@ -92,6 +95,9 @@ static const kernels table_avx2 = {
     .forest_u8 = forest_u8_avx2,
     .forest_u16 = forest_u16_ref,
     .gemm_shape = {.rows = 6, .panels = 1, .few_panels = 1},
+    .resize_across = resize_across_avx2,
+    .resize_down = resize_down_avx2,
+    .fft_real = fft_real_avx2,
 };
 
 static const kernels table_avx512 = {
@@ -131,6 +137,9 @@ static const kernels table_avx512 = {
     .forest_u8 = forest_u8_avx512,
     .forest_u16 = forest_u16_avx512,
     .gemm_shape = {.rows = 14, .panels = 2, .few_rows = 6, .few_panels = 4},
+    .resize_across = resize_across_avx2,
+    .resize_down = resize_down_avx2,
+    .fft_real = fft_real_avx512,
 };
 
 /* What the files of avx2/ and avx512/ are compiled for (CMakeLists.txt). The compiler's run-time check

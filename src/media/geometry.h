@@ -44,9 +44,10 @@ MUST_USE status perspective_from_points(double m[9], const image_point from[4], 
 
 typedef enum image_border { IMAGE_BORDER_CONSTANT, IMAGE_BORDER_REPLICATE, IMAGE_BORDER_COUNT } image_border;
 
-/* cv2.warpPerspective(in, m, (width, height), flags): m maps input to output; it is inverted here. filter:
- * NEAREST, BILINEAR or BICUBIC. Positions are rounded to 1/32 pixel and u8 weights have 15 bits, as OpenCV's
- * remap has it: u8 equal or one level off. `value` [channels] for IMAGE_BORDER_CONSTANT, may be NULL (0). */
+/* cv2.warpPerspective(in, m, (width, height), flags) of OpenCV 5: m maps input to output; it is inverted
+ * here. filter: NEAREST, BILINEAR or BICUBIC (a = -0.75), at exact positions (releases before 5 round them to
+ * 1/32 of a pixel, which moves sharp edges by some levels). u8 equal or one level off. `border_value`
+ * [channels] for IMAGE_BORDER_CONSTANT, may be NULL (0). */
 MUST_USE status image_warp_perspective(tensor *out, const tensor *in, const double m[9], size_t height,
                                        size_t width, resize_filter filter, image_border border,
                                        const float *value, error *err);

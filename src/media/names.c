@@ -19,7 +19,7 @@ const char *image_order_name(image_order o) {
 }
 
 const char *resize_rule_name(resize_rule r) {
-    static const char *const names[RESIZE_RULE_COUNT] = {"pillow", "opencv", "torchvision"};
+    static const char *const names[RESIZE_RULE_COUNT] = {"pillow", "opencv", "torchvision", "pillow12"};
     return name_of(names, RESIZE_RULE_COUNT, (size_t)r);
 }
 

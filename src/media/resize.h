@@ -1,24 +1,35 @@
 /* resize.h: images to another size, by the rule of the library that the model was trained with.
  *
- * The same words mean other pixels in each library, so rule and filter are named together:
+ * The same words mean other pixels in each library, so rule and filter are named together.
  *
- *   RESIZE_PILLOW       Image.resize(reducing_gap=None). Antialiased: the filter's support grows with the
- * scale. u8: coefficients of 22 bits, each pass rounded to u8: pixels equal Pillow's exactly. f32: Pillow's
- * mode F, sums in double. RESIZE_OPENCV       cv2.resize: NEAREST, BILINEAR (INTER_LINEAR), BICUBIC
- * (INTER_CUBIC, a = -0.75), LANCZOS (INTER_LANCZOS4), no antialias; AREA is INTER_AREA, which when enlarging
- * is a bilinear of its own. u8: coefficients of 11 bits; equal to OpenCV's or one level off.
- *   RESIZE_TORCHVISION  resize(antialias=True) of float tensors (F.interpolate): BILINEAR, BICUBIC (a = -0.5)
- * with f32 weights; NEAREST is "nearest-exact". u8: computed in f32, rounded half to even and limited to
- * 0..255 at the end, which torchvision's u8 path follows to one level.
+ * RESIZE_PILLOW: Pillow 13's Image.resize. Antialiased: the filter's support grows with the scale. u8:
+ * coefficients of 22 bits, each pass rounded to u8: pixels equal Pillow's exactly. f32: Pillow's mode F, sums
+ * in double. RESIZE_PILLOW_12: the releases before, which always go across first; 13 goes down first where
+ * that saves work, and so rounds otherwise.
+ *
+ * RESIZE_OPENCV: cv2.resize, no antialias: NEAREST, BILINEAR (INTER_LINEAR), BICUBIC (INTER_CUBIC, a =
+ * -0.75), LANCZOS (INTER_LANCZOS4); AREA (INTER_AREA), which when enlarging is a bilinear of its own. u8:
+ * coefficients of 11 bits; equal to OpenCV's or one level off.
+ *
+ * RESIZE_TORCHVISION: resize(antialias=True) of float tensors (F.interpolate): BILINEAR, BICUBIC (a = -0.5)
+ * with f32 weights; NEAREST is "nearest-exact" (torchvision's plain NEAREST is OpenCV's). u8: computed in
+ * f32, rounded half to even and limited to 0..255 at the end, which torchvision's u8 path follows to one
+ * level.
  *
  * Images are u8 or f32 [height, width, channels], 1 to 4 channels, channels independent of each other (so not
- * Pillow's premultiplied way with RGBA). Pixel centres lie at half integers throughout. Threads: no state. */
+ * Pillow's premultiplied way with RGBA). Pixel centres lie at half integers. Threads: no state. */
 #ifndef MEDIA_RESIZE_H
 #define MEDIA_RESIZE_H
 
 #include "tensor/tensor.h"
 
-typedef enum resize_rule { RESIZE_PILLOW, RESIZE_OPENCV, RESIZE_TORCHVISION, RESIZE_RULE_COUNT } resize_rule;
+typedef enum resize_rule {
+    RESIZE_PILLOW,
+    RESIZE_OPENCV,
+    RESIZE_TORCHVISION,
+    RESIZE_PILLOW_12,
+    RESIZE_RULE_COUNT
+} resize_rule;
 
 typedef enum resize_filter {
     RESIZE_NEAREST,
@@ -44,7 +55,7 @@ typedef enum resize_fit {
 
 enum { RESIZE_MAX_SIDE = 1 << 20 };
 
-const char *resize_rule_name(resize_rule r); /* "pillow", "opencv", "torchvision" */
+const char *resize_rule_name(resize_rule r); /* "pillow", "opencv", "torchvision", "pillow12" */
 const char *resize_filter_name(
     resize_filter f); /* "nearest", "bilinear", "bicubic", "area", "lanczos", "hamming" */
 bool resize_supports(resize_rule r, resize_filter f);

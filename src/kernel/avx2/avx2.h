@@ -55,4 +55,9 @@ void requantize_avx2(const int32_t *x, const float *scale, size_t n, int32_t zer
 void forest_u8_avx2(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                     const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
 
+void resize_across_avx2(const resize_taps *t, size_t channels, const uint8_t *in, size_t in_n, size_t from,
+                        size_t to, uint8_t *out);
+void resize_down_avx2(const resize_taps *t, size_t i, const uint8_t *const *rows, size_t n, uint8_t *out);
+void fft_real_avx2(const rfft_plan *p, const float *x, float *out, float *scratch);
+
 #endif

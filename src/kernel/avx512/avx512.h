@@ -60,4 +60,6 @@ void forest_u16_avx512(const uint16_t *ranks, size_t rows, size_t n_ranks, const
 void forest_u8_vbmi(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                     const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
 
+void fft_real_avx512(const rfft_plan *p, const float *x, float *out, float *scratch);
+
 #endif

@@ -64,4 +64,9 @@ void forest_u8_ref(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint
 void forest_u16_ref(const uint16_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                     const uint16_t *split, size_t blocks, uint64_t *masks, size_t ld);
 
+void resize_across_ref(const resize_taps *t, size_t channels, const uint8_t *in, size_t in_n, size_t from,
+                       size_t to, uint8_t *out);
+void resize_down_ref(const resize_taps *t, size_t i, const uint8_t *const *rows, size_t n, uint8_t *out);
+void fft_real_ref(const rfft_plan *p, const float *x, float *out, float *scratch);
+
 #endif
