@@ -2,6 +2,7 @@
 #include "bench/bench_conv.h"
 #include "bench/bench_gemm.h"
 #include "bench/bench_kernel.h"
+#include "bench/bench_media.h"
 #include "bench/bench_qgemm.h"
 #include "bench/bench_unpack.h"
 #include "bench/bench_vector.h"
@@ -46,5 +47,6 @@ status bench_kernels(const kernels *k, const bench_bounds *bounds, pool *threads
     TRY(bench_gemms(k, bounds, threads, visit, ctx, err));
     TRY(bench_qgemms(k, bounds, threads, visit, ctx, err));
     TRY(bench_convs(k, bounds, threads, visit, ctx, err));
-    return bench_vectors(k, bounds, threads, visit, ctx, err);
+    TRY(bench_vectors(k, bounds, threads, visit, ctx, err));
+    return bench_media(k, threads, visit, ctx, err);
 }
