@@ -123,13 +123,12 @@ status step_expect(const step_build *b, size_t key, uint32_t kinds, bool optiona
                       missing ? " (impute it, or give it a value for missing)" : "");
 }
 
-status step_output_named(step_build *b, const char *name, const cell_type *type, int32_t *slot, error *err) {
+static status add_step_output(step_build *b, const char *name, const cell_type *type, int32_t *slot,
+                              error *err) {
     step *s = b->s;
     if (s->n_outputs == STEP_MAX_OUTPUTS)
         return step_fault(b, NULL, err, "expected at most %d values from one step, got more",
                           STEP_MAX_OUTPUTS);
-    if (scope_find(b->scope, name))
-        return step_fault(b, NULL, err, "expected a new name, got '%.80s', which is there already", name);
     cell_type *copy = arena_alloc(b->memory, sizeof *copy);
     if (!copy) return arena_refused(b->memory, name, sizeof *copy, err);
     *copy = *type;
@@ -141,26 +140,24 @@ status step_output_named(step_build *b, const char *name, const cell_type *type,
     return CHURON_OK;
 }
 
+status step_output_named(step_build *b, const char *name, const cell_type *type, int32_t *slot, error *err) {
+    if (scope_find(b->scope, name))
+        return step_fault(b, NULL, err, "expected a new name, got '%.80s', which is there already", name);
+    return add_step_output(b, name, type, slot, err);
+}
+
+status step_output_again(step_build *b, const char *name, const cell_type *type, int32_t *slot, error *err) {
+    name_entry *e = scope_find(b->scope, name);
+    if (e) e->used = true;
+    return add_step_output(b, name, type, slot, err);
+}
+
 status step_output(step_build *b, size_t into_key, size_t field_key, const cell_type *type, error *err) {
-    step *s = b->s;
-    if (b->values[into_key].given) {
-        int32_t slot;
-        return step_output_named(b, b->values[into_key].text, type, &slot, err);
-    }
-    const char *name = b->values[field_key].text;
-    cell_type *copy = arena_alloc(b->memory, sizeof *copy);
-    if (!name || !copy) {
-        return name ? arena_refused(b->memory, name, sizeof *copy, err)
-                    : step_fault(b, NULL, err, "expected the key 'into' (the name of the result), got none");
-    }
-    *copy = *type;
     int32_t slot;
-    TRY(scope_add(b->p, b->scope, name, copy, s, &slot, err));
-    s->outputs[s->n_outputs] = slot;
-    s->output_names[s->n_outputs] = name;
-    s->output_types[s->n_outputs++] = copy;
-    s->out = slot;
-    return CHURON_OK;
+    if (b->values[into_key].given) return step_output_named(b, b->values[into_key].text, type, &slot, err);
+    const char *name = b->values[field_key].text;
+    if (!name) return step_fault(b, NULL, err, "expected the key 'into' (the name of the result), got none");
+    return add_step_output(b, name, type, &slot, err);
 }
 
 void step_output_spare(step_build *b) {

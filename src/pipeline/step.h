@@ -73,6 +73,10 @@ MUST_USE status step_output(step_build *b, size_t into_key, size_t field_key, co
 /* Adds an output with a name of its own; refused if that name is there already. */
 MUST_USE status step_output_named(step_build *b, const char *name, const cell_type *type, int32_t *slot,
                                   error *err);
+/* The same, but if the name is there already, later steps see the new value under it, and the old one counts
+ * as used. */
+MUST_USE status step_output_again(step_build *b, const char *name, const cell_type *type, int32_t *slot,
+                                  error *err);
 /* The value that was added last is there to be used, but need not be. */
 void step_output_spare(step_build *b);
 /* Finds a value by name; marks it as used. NULL type: an error with the nearest name was set. */

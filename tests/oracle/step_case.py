@@ -47,6 +47,8 @@ def makes(kind, keys):
     for key in MAKERS:
         if key in keys and not (key == "with" and kind != "filter") and not (key == "last" and kind != "scan"):
             made |= texts(keys[key])
+    if kind == "argmax" and "value" in keys:
+        made.add(keys["value"])
     return made
 
 

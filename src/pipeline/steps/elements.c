@@ -215,6 +215,27 @@ status walk_item(const cell *c, size_t i, arena *a, cell *out, error *err) {
     return cell_borrow_tensor(out, CELL_TENSOR, a, &slice, err);
 }
 
+status gather_items(const cell *from, const size_t *places, size_t n, const char *name, arena *a, cell *out,
+                    error *err) {
+    if (from->kind == CELL_LIST) {
+        cell *items;
+        const cell *old = from->items;
+        TRY(cell_new_list(out, a, n, &items, err));
+        for (size_t i = 0; i < n; i++) items[i] = old[places[i]];
+        return CHURON_OK;
+    }
+    const tensor *t = from->t;
+    int64_t dims[TENSOR_MAX_RANK];
+    void *data;
+    memcpy(dims, t->dims, sizeof dims);
+    dims[0] = (int64_t)n;
+    TRY(cell_new_tensor(out, CELL_TENSOR, a, t->type, t->rank, dims, &data, name, err));
+    const size_t each = t->dims[0] ? tensor_bytes(t) / (size_t)t->dims[0] : 0;
+    for (size_t i = 0; i < n && each; i++)
+        memcpy((char *)data + i * each, (const char *)t->data + places[i] * each, each);
+    return CHURON_OK;
+}
+
 status stack_type(const step_build *b, const char *name, const cell_type *item, int64_t length,
                   cell_type *out, error *err) {
     char got[160];

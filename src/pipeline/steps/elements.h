@@ -45,6 +45,10 @@ MUST_USE status walk_item(const cell *c, size_t i, arena *a, cell *out, error *e
 /* Length that is known of a list or first dimension; -1: open. */
 int64_t walk_length(const cell_type *t);
 
+/* The items at these places [n], as a list or tensor like `from`. */
+MUST_USE status gather_items(const cell *from, const size_t *places, size_t n, const char *name, arena *a,
+                             cell *out, error *err);
+
 /* n items as a tensor [n, …]: of numbers or of tensors of one shape. Of no items, the open dimensions are 0.
  */
 MUST_USE status stack_type(const step_build *b, const char *name, const cell_type *item, int64_t length,

@@ -204,28 +204,6 @@ static status check_filter(step_build *b, error *err) {
     return CHURON_OK;
 }
 
-/* Items whose place is in `keep` [n]. */
-static status keep_items(const cell *from, const size_t *keep, size_t n, const char *name, arena *a,
-                         cell *out, error *err) {
-    if (from->kind == CELL_LIST) {
-        cell *items;
-        const cell *old = from->items;
-        TRY(cell_new_list(out, a, n, &items, err));
-        for (size_t i = 0; i < n; i++) items[i] = old[keep[i]];
-        return CHURON_OK;
-    }
-    const tensor *t = from->t;
-    int64_t dims[TENSOR_MAX_RANK];
-    void *data;
-    memcpy(dims, t->dims, sizeof dims);
-    dims[0] = (int64_t)n;
-    TRY(cell_new_tensor(out, CELL_TENSOR, a, t->type, t->rank, dims, &data, name, err));
-    const size_t each = t->dims[0] ? tensor_bytes(t) / (size_t)t->dims[0] : 0;
-    for (size_t i = 0; i < n && each; i++)
-        memcpy((char *)data + i * each, (const char *)t->data + keep[i] * each, each);
-    return CHURON_OK;
-}
-
 static status filter(const step *s, run *r, cell *slots, error *err) {
     const filter_state *f = s->state;
     const cell by = slots[f->by];
@@ -246,7 +224,7 @@ static status filter(const step *s, run *r, cell *slots, error *err) {
     }
     for (size_t i = 0; i < f->n; i++) {
         const filter_part *p = &f->parts[i];
-        TRY(keep_items(&slots[p->from], keep, have, p->name, r->memory, &slots[p->into], err));
+        TRY(gather_items(&slots[p->from], keep, have, p->name, r->memory, &slots[p->into], err));
     }
     return CHURON_OK;
 }

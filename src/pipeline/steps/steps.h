@@ -4,17 +4,28 @@
 
 #include "pipeline/step.h"
 
+extern const step_kind step_abstain;
+extern const step_kind step_argmax;
+extern const step_kind step_calibrate;
 extern const step_kind step_choose;
 extern const step_kind step_constant;
 extern const step_kind step_filter;
 extern const step_kind step_for_each;
+extern const step_kind step_l2_normalize;
+extern const step_kind step_label;
 extern const step_kind step_model;
 extern const step_kind step_overlap_add;
 extern const step_kind step_pick;
+extern const step_kind step_pool;
 extern const step_kind step_record;
 extern const step_kind step_rename;
+extern const step_kind step_round;
 extern const step_kind step_scan;
+extern const step_kind step_sigmoid;
+extern const step_kind step_softmax;
 extern const step_kind step_stitch;
+extern const step_kind step_threshold;
+extern const step_kind step_top_k;
 extern const step_kind step_windows;
 
 #endif

@@ -4,19 +4,10 @@
 #include <string.h>
 
 const step_kind *const STEP_KINDS[] = {
-    &step_choose,
-    &step_constant,
-    &step_filter,
-    &step_for_each,
-    &step_model,
-    &step_overlap_add,
-    &step_pick,
-    &step_record,
-    &step_rename,
-    &step_scan,
-    &step_stitch,
-    &step_windows,
-    NULL,
+    &step_abstain,  &step_argmax,       &step_calibrate, &step_choose, &step_constant,    &step_filter,
+    &step_for_each, &step_l2_normalize, &step_label,     &step_model,  &step_overlap_add, &step_pick,
+    &step_pool,     &step_record,       &step_rename,    &step_round,  &step_scan,        &step_sigmoid,
+    &step_softmax,  &step_stitch,       &step_threshold, &step_top_k,  &step_windows,     NULL,
 };
 
 const step_kind *step_kind_find(const char *name) {
