@@ -306,6 +306,94 @@ CHURON_API CHURON_MUST_USE churon_status churon_session_run(churon_session *sess
                                                             const churon_run_options *options,
                                                             churon_error *err);
 
+/* ---- pipelines (bundles) ---------------------------------------------------------------------------- */
+/* A bundle: models, input schema and steps as one. Immutable, for many threads; its sessions belong to one
+ * thread at a time. In libraries built with CHURON_PIPELINE only. */
+typedef struct churon_pipeline churon_pipeline;
+typedef struct churon_pipeline_session churon_pipeline_session;
+
+typedef enum churon_kind {
+    CHURON_MISSING,
+    CHURON_FLAG,   /* .flag */
+    CHURON_INT,    /* .integer; of uint64: its bits */
+    CHURON_FLOAT,  /* .number; of float32: one that float32 has */
+    CHURON_TEXT,   /* .text [n], UTF-8 */
+    CHURON_BYTES,  /* .text [n]; as an input of an image or audio field: a file's */
+    CHURON_DATE,   /* .integer: days since 1970-01-01 */
+    CHURON_TIME,   /* .integer: microseconds since 1970-01-01T00:00:00Z */
+    CHURON_IMAGE,  /* .tensor: u8 [height, width, channels] */
+    CHURON_AUDIO,  /* .tensor: f32 [channels, samples], and .rate */
+    CHURON_TENSOR, /* .tensor */
+    CHURON_LIST,   /* .items [n] */
+    CHURON_RECORD  /* .items [n], in the order of its type; outputs only */
+} churon_kind;
+
+typedef struct churon_value { /* owns nothing */
+    churon_kind kind;
+    size_t n;
+    union {
+        bool flag;
+        int64_t integer;
+        double number;
+        const char *text;
+        const churon_tensor *tensor;
+        const struct churon_value *items;
+    };
+    double rate; /* AUDIO: samples a second */
+} churon_value;
+
+typedef struct churon_field { /* an input or an output; strings live as long as the pipeline */
+    size_t size;              /* sizeof(churon_field), set by the caller */
+    const char *name;
+    const char *type; /* "float32 [3, 224, 224]", "text", "list of record {label: text, score: float32}" */
+    churon_kind kind;
+    churon_dtype dtype; /* of INT, FLOAT, TENSOR, IMAGE, AUDIO */
+    bool required;      /* an input that may not be MISSING */
+} churon_field;
+
+typedef struct churon_pipeline_info { /* strings live as long as the pipeline */
+    size_t size;                      /* sizeof(churon_pipeline_info), set by the caller */
+    const char *name, *version, *task;
+    const char *digest; /* of all the bundle's files: SHA-256 in hex */
+    size_t inputs, outputs;
+} churon_pipeline_info;
+
+typedef struct churon_answer { /* what became of one record; lent until the session's next run */
+    churon_status status;
+    const char *message;         /* unless CHURON_OK: all faults of the record, one line */
+    const churon_value *outputs; /* [info.outputs]; all answers' in one array */
+} churon_answer;
+
+/* A folder with bundle.yaml, a .churon file, a model file, or a name of the store. threads: a session's. */
+CHURON_API CHURON_MUST_USE churon_status churon_pipeline_open(churon_pipeline **out, const char *model,
+                                                              uint32_t threads, churon_error *err);
+CHURON_API void churon_pipeline_close(churon_pipeline *p); /* sessions keep it alive */
+CHURON_API CHURON_MUST_USE churon_status churon_pipeline_describe(const churon_pipeline *p,
+                                                                  churon_pipeline_info *info,
+                                                                  churon_error *err);
+CHURON_API CHURON_MUST_USE churon_status churon_pipeline_field(const churon_pipeline *p, bool output,
+                                                               size_t i, churon_field *field,
+                                                               churon_error *err);
+
+/* `sequence`: its records, one a run, share the state that the manifest names. */
+CHURON_API CHURON_MUST_USE churon_status churon_pipeline_session_open(churon_pipeline_session **out,
+                                                                      churon_pipeline *p, bool sequence,
+                                                                      churon_error *err);
+CHURON_API void churon_pipeline_session_close(churon_pipeline_session *session);
+
+/* inputs [n][info.inputs], borrowed during the call, tensors not copied; answers [n]. A record that fails
+ * does not disturb the others; the status is that of the run. timeout_s 0: none. */
+CHURON_API CHURON_MUST_USE churon_status churon_pipeline_run(churon_pipeline_session *session,
+                                                             const churon_value *inputs, size_t n,
+                                                             double timeout_s, churon_answer *answers,
+                                                             churon_error *err);
+/* JSON to JSON: a record (an object) gives its answer, as HTTP gives it; a list of records a list, with
+ * {"error": message} for a record that failed. *answer [*answer_len] is lent until the next run. */
+CHURON_API CHURON_MUST_USE churon_status churon_pipeline_run_json(churon_pipeline_session *session,
+                                                                  const char *json, size_t len,
+                                                                  double timeout_s, const char **answer,
+                                                                  size_t *answer_len, churon_error *err);
+
 #ifdef __cplusplus
 }
 #endif

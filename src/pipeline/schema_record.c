@@ -604,20 +604,33 @@ status schema_read_json(const input_schema *s, const json_t *record, const recor
 
 /* ---- from cells ------------------------------------------------------------------------------------- */
 
-static void check_cell(const record_reading *d, const input_field *f, const cell *c) {
+static void check_cell(const record_reading *d, const input_field *f, cell *c) {
     char type[120];
+    if (c->kind == CELL_BYTES && (f->type.kind == CELL_IMAGE || f->type.kind == CELL_AUDIO)) {
+        const cell bytes = *c; /* a file: decoded as one in JSON would be */
+        error e = {0};
+        const status st = f->type.kind == CELL_IMAGE ? media_read_image(f, &bytes, d->memory, c, &e)
+                                                     : media_read_audio(f, &bytes, d->memory, c, &e);
+        if (st != CHURON_OK) {
+            note_error(d->faults, f->name, st, &e);
+            return;
+        }
+    }
     const bool element = (c->kind == CELL_INT && !int_fits(f->type.element, c->integer)) ||
                          (c->kind == CELL_FLOAT && f->type.element == ELEM_F32 && isfinite(c->number) &&
                           (double)(float)c->number != c->number);
     if (c->kind != f->type.kind || element) {
         cell_type plain = f->type;
         plain.optional = false;
-        note(d->faults, f->name, "expected %s, got another kind of value",
-             cell_type_text(&plain, type, sizeof type));
+        note(d->faults, f->name, "expected %s, got %s", cell_type_text(&plain, type, sizeof type),
+             c->kind == f->type.kind ? "a number that it cannot hold" : "another kind of value");
         return;
     }
     if (c->kind == CELL_LIST) {
-        for (uint32_t i = 0; i < c->n; i++) check_cell(d, f->of, &c->items[i]);
+        for (uint32_t i = 0; i < c->n; i++) {
+            cell item = c->items[i];
+            check_cell(d, f->of, &item);
+        }
     }
     check_rules(d, f, c);
 }
