@@ -48,7 +48,7 @@ def score(program):
         done = subprocess.run([program, bundle], input="\n".join(records) + "\n", capture_output=True, text=True, timeout=60)
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         good = (done.returncode == 0 and len(answers) == 3 and "error" not in answers[0] and
-                "field measures: element 2" in answers[1]["error"] and "line 1" in answers[2]["error"] and
+                "field measures: element 2" in answers[1]["error"] and "json: expected" in answers[2]["error"] and
                 "<- measures: float32 [4]" in done.stderr)
         if not good:
             print(f"expected an answer and two refusals, got status {done.returncode}: {done.stdout}{done.stderr}")
