@@ -193,7 +193,9 @@ static status run_retain(registry_args *a, error *err) {
 }
 
 static status run_audit(registry_args *a, error *err) {
-    return registry_audit(a->r, a->check, a->model, &a->out, err);
+    status st = registry_audit(a->r, a->check, a->model, &a->out, err);
+    if (st != CHURON_OK) str_clear(&a->out); /* a log that was changed has no head to go by */
+    return st;
 }
 
 /* ---- signatures --------------------------------------------------------------------------------------- */

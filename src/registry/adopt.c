@@ -1,5 +1,6 @@
 /* adopt.c: the database and the store's folders brought to agree. Folders that it does not know are taken in;
  * alias files and index.json are written as it says. */
+#define _GNU_SOURCE 1 /* flock, O_DIRECTORY */
 #include "registry/db.h"
 
 #include "base/disk.h"
@@ -8,9 +9,12 @@
 #include "registry/place.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,7 +116,9 @@ static status find_unknown(registry *r, const char *name, const char *version, v
 static status write_whole(const char *path, const char *text, size_t n, error *err) {
     str fresh = {0};
     sink s = {.fd = -1};
-    str_fmt(&fresh, "%s.%ld", path, (long)getpid());
+    const char *slash = strrchr(path, '/');
+    str_add(&fresh, path, (size_t)(slash - path));
+    str_cat(&fresh, "/.write"); /* only whoever holds the folder's lock writes: see db_project */
     status st = str_check(&fresh, err);
     if (st == CHURON_OK) st = sink_open(&s, str_cstr(&fresh), false, err);
     if (st == CHURON_OK) {
@@ -160,15 +166,14 @@ static status drop_aliases(registry *r, const char *name, error *err) {
     for (const struct dirent *e; d && st == CHURON_OK && (e = readdir(d));) {
         int64_t id;
         bool there;
+        str_clear(&path);
+        str_fmt(&path, "%s/%s", str_cstr(&dir), e->d_name);
         if (e->d_name[0] != '@') continue;
         st = db_value(
             r, &id, &there, err,
             "SELECT a.version FROM aliases a JOIN models m ON m.id=a.model WHERE m.name=? AND a.alias=?",
             "ss", name, e->d_name + 1);
-        if (st != CHURON_OK || there) continue;
-        str_clear(&path);
-        str_fmt(&path, "%s/%s", str_cstr(&dir), e->d_name);
-        if (!path.failed) (void)unlink(str_cstr(&path));
+        if (st == CHURON_OK && !there && !path.failed) (void)unlink(str_cstr(&path));
     }
     if (d) closedir(d);
     str_free(&dir);
@@ -195,7 +200,7 @@ static status write_index(registry *r, error *err) {
     return st;
 }
 
-status db_project(registry *r, error *err) {
+static status project(registry *r, error *err) {
     db_rows rows;
     bool there = true;
     status st = db_query(r, &rows, err,
@@ -215,6 +220,25 @@ status db_project(registry *r, error *err) {
     }
     db_close_rows(&rows);
     return st == CHURON_OK ? write_index(r, err) : st;
+}
+
+/* One process at a time, and each reads the database anew: the last one to write has seen the last change. */
+static status project_locked(registry *r, error *err) {
+    int lock = open(str_cstr(&r->home), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (lock >= 0 && flock(lock, LOCK_EX) != 0 && errno == EINTR) {}
+    status st = project(r, err);
+    if (lock >= 0) close(lock);
+    return st;
+}
+
+status db_project(registry *r, error *err) {
+    status st = project_locked(r, err);
+    if (st != CHURON_OK) {
+        error_prefix(
+            err,
+            "the change is registered, but the store's files could not follow (they will with the next one)");
+    }
+    return st;
 }
 
 /* Aliases of an older store, which had them in files only. */
@@ -281,7 +305,7 @@ status registry_adopt(registry *r, error *err) {
         r->adopting = false;
         TRY(db_end(r, st, err));
     }
-    return db_project(r, err);
+    return project_locked(r, err);
 }
 
 status registry_next_version(registry *r, const char *name, char version[STORE_NAME_MAX + 1], error *err) {

@@ -71,8 +71,8 @@ static const char *const grow_only[] = {"versions", "files",   "removed",  "alia
 /* ---- errors ----------------------------------------------------------------------------------------- */
 
 static status db_error(const registry *r, error *err) {
-    int code = r->db ? sqlite3_errcode(r->db) & 0xff : SQLITE_CANTOPEN;
-    const char *why = r->db ? sqlite3_errmsg(r->db) : "cannot open", *home = str_cstr(&r->home);
+    int code = sqlite3_errcode(r->db) & 0xff; /* of NULL: SQLITE_NOMEM */
+    const char *why = sqlite3_errmsg(r->db), *home = str_cstr(&r->home);
     switch (code) {
     case SQLITE_NOMEM: return error_no_memory(err, "registry", 0);
     case SQLITE_BUSY:
@@ -101,7 +101,11 @@ static status db_error(const registry *r, error *err) {
 static status prepare(registry *r, sqlite3_stmt **out, const char *sql, const char *types, va_list ap,
                       error *err) {
     *out = NULL;
-    if (!r->db) return db_error(r, err);
+    if (!r->db) {
+        return error_set(err, CHURON_NOT_FOUND,
+                         "%s: expected a registry, got none: 'churon registry add' makes one",
+                         str_cstr(&r->home));
+    }
     if (sqlite3_prepare_v2(r->db, sql, -1, out, NULL) != SQLITE_OK) return db_error(r, err);
     int code = SQLITE_OK;
     for (int i = 0; types[i] && code == SQLITE_OK; i++) {
