@@ -255,17 +255,20 @@ static status read_numbers(const reading *d, const yaml_node *at, key_value *v) 
         const bool npy = path->len > 4 && strcmp(path->text + path->len - 4, ".npy") == 0;
         return npy ? npy_to_numbers(d, path, v) : lines_to_numbers(d, path, v);
     }
-    if (at->kind != YAML_LIST) return unfit(d, at, "a list of numbers");
+    if (at->kind == YAML_MAP) return unfit(d, at, "a number or a list of numbers");
     status st;
-    double *numbers = keep(d, at->n, sizeof *numbers, &st);
-    for (size_t i = 0; i < at->n && st == CHURON_OK; i++) {
-        if (!scalar_number(&at->items[i], &numbers[i])) {
-            st = unfit(d, &at->items[i], "a number");
+    const bool list = at->kind == YAML_LIST;
+    const size_t n = list ? at->n : 1;
+    double *numbers = keep(d, n, sizeof *numbers, &st);
+    for (size_t i = 0; i < n && st == CHURON_OK; i++) {
+        const yaml_node *item = list ? &at->items[i] : at;
+        if (!scalar_number(item, &numbers[i])) {
+            st = unfit(d, item, list ? "a number" : "a number or a list of numbers");
         } else {
-            st = in_range(d, &at->items[i], numbers[i]);
+            st = in_range(d, item, numbers[i]);
         }
     }
-    v->n = at->n;
+    v->n = n;
     v->numbers = numbers;
     return st;
 }

@@ -20,7 +20,8 @@ typedef enum key_kind {
     KEY_BOOL,    /* flag */
     KEY_INT,     /* integer (and number); least, most */
     KEY_NUMBER,  /* number; least, most; .inf and .nan are refused */
-    KEY_NUMBERS, /* numbers [n]: a list, or {file: x.npy} of floats, or {file: x.txt} with one a line */
+    KEY_NUMBERS, /* numbers [n]: a list, one number, or {file: x.npy} of floats, or {file: x.txt} with one a
+                    line */
     KEY_INTS,    /* integers [n]: a list */
     KEY_TEXTS,   /* texts [n]: a list, or {file: labels.txt} with one a line */
     KEY_SCALAR,  /* node: a scalar that who reads it gives a type */

@@ -51,6 +51,18 @@ static void write_list(json_out *j, const char *items, bool or_file) {
     }
 }
 
+static void write_numbers(json_out *j) {
+    json_out_array(j, "oneOf");
+    json_out_object(j, NULL);
+    json_out_cstr(j, "type", "number");
+    json_out_end_object(j);
+    json_out_object(j, NULL);
+    write_list(j, "number", false);
+    json_out_end_object(j);
+    write_file_form(j);
+    json_out_end_array(j);
+}
+
 static void write_scalar_types(json_out *j, const char *key) {
     static const char *const types[] = {"string", "number", "boolean"};
     json_out_array(j, key);
@@ -70,7 +82,7 @@ static void write_kind(json_out *j, const key_spec *s) {
         json_out_cstr(j, "type", "number");
         write_range(j, s);
         break;
-    case KEY_NUMBERS: write_list(j, "number", true); break;
+    case KEY_NUMBERS: write_numbers(j); break;
     case KEY_INTS: write_list(j, "integer", false); break;
     case KEY_TEXTS: write_list(j, "string", true); break;
     case KEY_FIELDS: write_list(j, "string", false); break;

@@ -3,12 +3,54 @@
 
 #include <string.h>
 
+/* One a line, in the order of the alphabet: clang-format would fill lines. */
+/* clang-format off */
 const step_kind *const STEP_KINDS[] = {
-    &step_abstain,  &step_argmax,       &step_calibrate, &step_choose, &step_constant,    &step_filter,
-    &step_for_each, &step_l2_normalize, &step_label,     &step_model,  &step_overlap_add, &step_pick,
-    &step_pool,     &step_record,       &step_rename,    &step_round,  &step_scan,        &step_sigmoid,
-    &step_softmax,  &step_stitch,       &step_threshold, &step_top_k,  &step_windows,     NULL,
+    &step_abstain,
+    &step_argmax,
+    &step_arithmetic,
+    &step_bucketize,
+    &step_calibrate,
+    &step_cast,
+    &step_choose,
+    &step_clip,
+    &step_concat,
+    &step_constant,
+    &step_date_parts,
+    &step_filter,
+    &step_for_each,
+    &step_hash,
+    &step_impute,
+    &step_l2_normalize,
+    &step_label,
+    &step_log1p,
+    &step_min_max,
+    &step_missing_indicator,
+    &step_model,
+    &step_one_hot,
+    &step_ordinal,
+    &step_overlap_add,
+    &step_pick,
+    &step_polynomial,
+    &step_pool,
+    &step_quantile,
+    &step_record,
+    &step_rename,
+    &step_reshape,
+    &step_robust,
+    &step_round,
+    &step_scan,
+    &step_select,
+    &step_sigmoid,
+    &step_softmax,
+    &step_standardize,
+    &step_stitch,
+    &step_threshold,
+    &step_top_k,
+    &step_windows,
+    NULL,
 };
+/* clang-format on */
 
 const step_kind *step_kind_find(const char *name) {
     for (size_t i = 0; STEP_KINDS[i]; i++) {
