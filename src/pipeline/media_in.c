@@ -2,6 +2,8 @@
 #include "pipeline/media_in.h"
 
 #include "base/file.h"
+#include "media/audio.h"
+#include "media/image.h"
 #include "tensor/npy.h"
 
 #include <string.h>
@@ -54,6 +56,45 @@ status media_read_npy(const record_source *source, const char *path, const cell_
     return st;
 }
 
+#if CHURON_MEDIA
+
+static status adopt(cell *out, cell_kind kind, arena *a, tensor *t, error *err) {
+    void *data;
+    status st = cell_new_tensor(out, kind, a, t->type, t->rank, t->dims, &data, "an image or sound", err);
+    if (st == CHURON_OK && t->count) memcpy(data, t->data, tensor_bytes(t));
+    tensor_free(t);
+    return st;
+}
+
+status media_read_image(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
+    const image_options o = {.order = (image_order)f->type.order, .max_pixels = f->max_pixels};
+    tensor t;
+    TRY(image_decode(&t, NULL, bytes->bytes, bytes->len, &o, err));
+    return adopt(out, CELL_IMAGE, a, &t, err);
+}
+
+status media_read_audio(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
+    tensor t;
+    audio_info info;
+    TRY(audio_decode(&t, &info, bytes->bytes, bytes->len, NULL, err));
+    const double seconds = info.rate ? (double)info.samples / info.rate : 0;
+    if (seconds > f->max_seconds) {
+        tensor_free(&t);
+        return error_set(err, CHURON_LIMIT, "expected at most %g seconds of audio, got %g", f->max_seconds,
+                         seconds);
+    }
+    if (f->type.rate > 0 && f->type.rate != (double)info.rate) {
+        tensor_free(&t);
+        return error_set(err, CHURON_INVALID, "expected audio of %g samples a second, got %u", f->type.rate,
+                         info.rate);
+    }
+    TRY(adopt(out, CELL_AUDIO, a, &t, err));
+    out->rate = (double)info.rate;
+    return CHURON_OK;
+}
+
+#else
+
 status media_read_image(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
     (void)bytes;
     (void)a;
@@ -67,3 +108,5 @@ status media_read_audio(const input_field *f, const cell *bytes, arena *a, cell 
     (void)out;
     return error_set(err, CHURON_UNSUPPORTED, "field %.100s: this build reads no audio", f->name);
 }
+
+#endif

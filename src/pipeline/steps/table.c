@@ -48,6 +48,15 @@ const step_kind *const STEP_KINDS[] = {
     &step_threshold,
     &step_top_k,
     &step_windows,
+#if CHURON_MEDIA
+    &step_crop,
+    &step_decode_image,
+    &step_image_size,
+    &step_normalize_image,
+    &step_pad,
+    &step_resize,
+    &step_turn,
+#endif
     NULL,
 };
 /* clang-format on */
