@@ -7,6 +7,7 @@
 #include "graph/ops/gemm.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/rnn.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -74,14 +75,11 @@ typedef struct rnn_product_f64 {
 } rnn_product_f64;
 
 static void sigmoid_f32(const kernels *k, float *x, size_t n) {
-    for (size_t i = 0; i < n; i++) x[i] = -x[i];
-    (k->exp)(x, x, n); /* no macro of tgmath.h */
-    for (size_t i = 0; i < n; i++) x[i] = 1 / (1 + x[i]);
+    k->unary(UNARY_F32_SIGMOID, 0, 0, x, x, n);
 }
 
 static void tangent_f32(const kernels *k, float *x, size_t n) {
-    (void)k;
-    for (size_t i = 0; i < n; i++) x[i] = tanh(x[i]);
+    k->unary(UNARY_F32_TANH, 0, 0, x, x, n);
 }
 
 static void sigmoid_f64(const kernels *k, double *x, size_t n) {
@@ -204,6 +202,7 @@ static status pack_rows(op_node *node, size_t input, size_t from, size_t n, size
         (size_t)t->dims[1] < from + n)
         return CHURON_OK;
     size_t k = (size_t)t->dims[2], rows = (size_t)t->dims[1];
+    if (out[0].memory) return CHURON_OK;
     for (size_t d = 0; d < directions; d++)
         TRY(gemm_pack_create(&out[d], (const float *)t->data + (d * rows + from) * k, k, n, 1, k, err));
     return CHURON_OK;
@@ -218,6 +217,10 @@ static status pack_weights(op_node *n, rnn_state *st, error *err) {
     TRY(pack_rows(n, 1, 0, wide, st->directions, st->w, err));
     TRY(pack_rows(n, 2, 0, split, st->directions, st->r, err));
     return split < wide ? pack_rows(n, 2, split, hidden, st->directions, st->r2, err) : CHURON_OK;
+}
+
+status rnn_pack_constants(op_node *n, void *state, error *err) {
+    return state ? pack_weights(n, state, err) : CHURON_OK;
 }
 
 static status rnn_prepare(op_node *n, enum rnn_kind kind, error *err) {

@@ -330,9 +330,13 @@ static bool read_pool(const op_node *n, blocked_pool *st) {
 static status lower_pool(layout *l, op_node *n, error *err) {
     blocked_pool read;
     ir_value *x = twin_of(l, n->inputs[0]), *y;
-    if (!x || !is_image(n->inputs[0]) || !is_image(n->outputs[0]) ||
-        n->outputs[0]->rank != n->inputs[0]->rank || !read_pool(n, &read))
+    if (!is_image(n->inputs[0]) || !is_image(n->outputs[0]) || n->outputs[0]->rank != n->inputs[0]->rank ||
+        !read_pool(n, &read))
         return CHURON_OK;
+    /* Windows of many channels are worth a change of layout. */
+    const bool worth = read.kind != BLOCKED_MEAN && channels_of(n->inputs[0]) >= CONV_BLOCK / 2;
+    if (!x && !worth) return CHURON_OK;
+    if (!x) TRY(need_twin(l, n, n->inputs[0], &x, err));
     blocked_pool *st = mem_alloc(sizeof *st);
     if (!st) return ir_no_memory(err);
     *st = read;

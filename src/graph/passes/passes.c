@@ -26,6 +26,8 @@ static const pass passes[] = {
     {"dynamic-quantization",
      "joins products of activations that are quantized as they come with their scales",
      pass_dynamic_quantization},
+    {"recurrent-weights", "packs weights of recurrent layers that were computed from constants",
+     pass_recurrent_weights},
     {"matmul-epilogue", "packs constant matrices once; adds and activates while the product is in the cache",
      pass_matmul_epilogue},
     {"dead-code", "removes what no output needs", pass_dead_code},

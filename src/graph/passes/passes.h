@@ -30,6 +30,7 @@ status pass_dead_code(rewriter *w, error *err);
 status pass_conv_scale(rewriter *w, error *err);
 status pass_blocked_layout(rewriter *w, error *err);
 status pass_conv_epilogue(rewriter *w, error *err);
+MUST_USE status pass_recurrent_weights(rewriter *w, error *err);
 MUST_USE status pass_winograd(rewriter *w, error *err);
 status pass_dynamic_quantization(rewriter *w, error *err);
 status pass_matmul_epilogue(rewriter *w, error *err);
