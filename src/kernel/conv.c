@@ -18,12 +18,14 @@ enum {
 /* How a convolution is cut; follows from it alone. */
 typedef struct conv_cut {
     bool direct;                   /* pixels of the image are the rows */
-    size_t k, panels;              /* of one group */
+    bool windows;                  /* groups are of panels, not of channels: see window_of */
+    size_t groups;                 /* what is computed apart: groups, windows, blocks of a depthwise one */
+    size_t k, panels;              /* of one group; k: of the one with the longest chain */
     size_t rows, strips;           /* output rows of a strip (direct: pixels) */
     size_t columns, column_strips; /* output columns of a strip */
     size_t parts;                  /* the panels are cut into */
-    size_t in_blocks;              /* of one group (planar: channels) */
-    size_t n_runs, run;
+    size_t in_blocks;              /* of one group, the widest (planar: channels) */
+    size_t run;
     size_t strip_h, strip_w; /* of the copied input */
     size_t strip_floats;
 } conv_cut;
@@ -34,6 +36,53 @@ static size_t div_up(size_t a, size_t b) {
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
+}
+
+/* ---- groups ----------------------------------------------------------------------------------------- */
+
+/* Groups are of whole blocks. */
+static bool is_whole(const conv *c) {
+    return c->groups == 1 ||
+           (c->in_channels / c->groups % CONV_BLOCK == 0 && c->out_channels / c->groups % CONV_BLOCK == 0);
+}
+
+/* What one group of outputs reads: input channels [begin, end), which lie in `blocks` blocks from `first` on.
+ * Where groups begin within blocks, outputs are taken by panels instead: each panel, or pair, reads the
+ * channels of all groups that it has outputs of, with weights of 0 where channels do not belong together. */
+typedef struct window {
+    size_t begin, end, first, blocks;
+} window;
+
+static window window_of(const conv *c, bool by_panels, size_t panels, size_t group) {
+    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
+    window w = {.begin = group * in, .end = (group + 1) * in};
+    if (by_panels) {
+        const size_t o = group * panels * CONV_BLOCK;
+        w.begin = o / out * in;
+        w.end = ((smaller(o + panels * CONV_BLOCK, c->out_channels) - 1) / out + 1) * in;
+    }
+    w.first = w.begin / CONV_BLOCK;
+    w.blocks = (w.end - 1) / CONV_BLOCK + 1 - w.first;
+    return w;
+}
+
+/* Channels that all windows of so many panels read; *most: blocks of the widest. */
+static size_t window_cost(const conv *c, size_t panels, size_t *most) {
+    size_t channels = 0;
+    *most = 0;
+    for (size_t w = 0; w * panels < conv_blocks(c->out_channels); w++) {
+        const window at = window_of(c, true, panels, w);
+        channels += (at.end - at.begin) * panels;
+        if (at.blocks > *most) *most = at.blocks;
+    }
+    return channels;
+}
+
+/* Two panels where that reads no more: then each value meets twice as many weights. */
+static size_t window_panels(const conv *c) {
+    size_t most;
+    const bool even = conv_blocks(c->out_channels) % 2 == 0;
+    return even && window_cost(c, 2, &most) <= window_cost(c, 1, &most) ? 2 : 1;
 }
 
 bool conv_choose(const conv *c, conv_kind *kind) {
@@ -48,8 +97,9 @@ bool conv_choose(const conv *c, conv_kind *kind) {
         return in * c->kernel_h <= MAX_RUNS;
     }
     *kind = CONV_BLOCKED;
-    const bool whole = c->groups == 1 || (in % CONV_BLOCK == 0 && out % CONV_BLOCK == 0);
-    return whole && conv_blocks(in) * taps <= MAX_RUNS;
+    size_t blocks = conv_blocks(in);
+    if (!is_whole(c)) (void)window_cost(c, 2, &blocks);
+    return blocks * taps <= MAX_RUNS;
 }
 
 /* ---- cutting ---------------------------------------------------------------------------------------- */
@@ -86,18 +136,28 @@ static void cut_image(const conv *c, conv_cut *t) {
     t->strip_floats = (t->strip_h * t->strip_w * depth(c, t) + 15) / 16 * 16;
 }
 
-/* Channels of a run: whole blocks, or what the last block of channels, if it is not full, leaves out of its
- * 16 at no cost. */
-static size_t run_of(const conv *c, size_t in, size_t taps) {
-    const size_t rest = in % CONV_BLOCK, run = rest % 8 == 0 ? 8 : 4;
-    const bool worth = c->groups == 1 && rest != 0 && rest % 4 == 0 && taps * (in / run) <= MAX_RUNS;
-    return worth ? run : CONV_BLOCK;
+/* Channels of a run: whole blocks; or fewer, where blocks are not filled by a window's channels, so that the
+ * others cost nothing. */
+static size_t run_of(const conv *c, size_t blocks) {
+    const size_t in = c->in_channels / c->groups, rest = in % CONV_BLOCK;
+    const size_t run = rest % 8 == 0 ? 8 : rest % 4 == 0 ? 4 : 2;
+    const bool worth = rest != 0 && rest % 2 == 0;
+    return worth && c->kernel_h * c->kernel_w * blocks * (CONV_BLOCK / run) <= MAX_RUNS ? run : CONV_BLOCK;
+}
+
+/* Runs of a group; planar: of all. */
+static size_t runs_of(const conv *c, const conv_cut *t, size_t group) {
+    if (c->kind == CONV_PLANAR) return c->in_channels * c->kernel_h;
+    const window w = window_of(c, t->windows, t->panels, group);
+    return c->kernel_h * c->kernel_w * ((w.end + t->run - 1) / t->run - w.begin / t->run);
 }
 
 static conv_cut cut_of(const conv *c) {
     conv_cut t = {.run = CONV_BLOCK};
     const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
+    t.groups = c->groups;
     if (c->kind == CONV_DEPTHWISE) {
+        t.groups = conv_blocks(c->out_channels);
         t.k = taps;
         t.parts = t.panels = t.in_blocks = 1;
         cut_image(c, &t);
@@ -106,16 +166,23 @@ static conv_cut cut_of(const conv *c) {
     t.panels = conv_blocks(c->out_channels / c->groups);
     if (c->kind == CONV_PLANAR) {
         t.in_blocks = in;
-        t.n_runs = in * c->kernel_h;
         t.run = c->kernel_w;
     } else {
         t.in_blocks = conv_blocks(in);
-        t.run = run_of(c, in, taps);
-        t.n_runs = t.run < CONV_BLOCK ? taps * (in / t.run) : taps * t.in_blocks;
+        t.windows = !is_whole(c);
+        if (t.windows) {
+            t.panels = window_panels(c);
+            t.groups = conv_blocks(c->out_channels) / t.panels;
+            (void)window_cost(c, t.panels, &t.in_blocks);
+        }
+        t.run = run_of(c, t.in_blocks);
         t.direct = taps == 1 && c->up_h == 0 && c->stride_h == 1 && c->stride_w == 1 && c->pad_top == 0 &&
                    c->pad_left == 0 && c->out_h == c->in_h && c->out_w == c->in_w;
     }
-    t.k = t.n_runs * t.run;
+    for (size_t g = 0; g < (t.windows ? t.groups : 1); g++) {
+        const size_t k = runs_of(c, &t, g) * t.run;
+        if (k > t.k) t.k = k;
+    }
     if (t.direct) {
         t.strips = div_up(c->out_h * c->out_w, DIRECT_PIXELS);
         t.rows = div_up(c->out_h * c->out_w, t.strips);
@@ -126,7 +193,7 @@ static conv_cut cut_of(const conv *c) {
     }
     const size_t fit = PART_BYTES / (t.k * GEMM_PANEL * sizeof(float));
     t.parts = div_up(t.panels, fit < 2 ? 2 : fit);
-    const size_t units = t.strips * t.column_strips * c->groups;
+    const size_t units = t.strips * t.column_strips * t.groups;
     if (t.parts * units < LEAST_UNITS) t.parts = smaller(div_up(LEAST_UNITS, units), div_up(t.panels, 2));
     return t;
 }
@@ -134,8 +201,7 @@ static conv_cut cut_of(const conv *c) {
 size_t conv_units(const conv *c, size_t batch) {
     if (c->kind == CONV_WINOGRAD) return winograd_units(c, batch);
     const conv_cut t = cut_of(c);
-    const size_t groups = c->kind == CONV_DEPTHWISE ? conv_blocks(c->out_channels) : c->groups;
-    return batch * groups * t.strips * t.column_strips * t.parts;
+    return batch * t.groups * t.strips * t.column_strips * t.parts;
 }
 
 size_t conv_scratch_floats(const conv *c) {
@@ -146,55 +212,84 @@ size_t conv_scratch_floats(const conv *c) {
 
 /* ---- weights ---------------------------------------------------------------------------------------- */
 
+/* Floats of the groups before this one. */
+static size_t packed_at(const conv *c, const conv_cut *t, size_t group) {
+    const size_t each = t->panels * t->run * GEMM_PANEL;
+    if (!t->windows) return group * runs_of(c, t, 0) * each;
+    size_t runs = 0;
+    for (size_t g = 0; g < group; g++) runs += runs_of(c, t, g);
+    return runs * each;
+}
+
 size_t conv_packed_floats(const conv *c) {
     if (c->kind == CONV_WINOGRAD) return winograd_packed_floats(c);
     const conv_cut t = cut_of(c);
     if (c->kind == CONV_DEPTHWISE) return conv_blocks(c->out_channels) * t.k * CONV_BLOCK;
-    return c->groups * t.panels * t.k * GEMM_PANEL;
+    return packed_at(c, &t, t.groups);
 }
 
-/* Where the weight that stands at place k of a group's panels comes from: its input channel of the group and
- * tap. */
-static void source_of(const conv *c, const conv_cut *t, size_t k, size_t *channel, size_t *tap) {
-    const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
-    const size_t whole = in / CONV_BLOCK * CONV_BLOCK,
-                 full = whole * taps; /* channels, places of whole blocks */
-    if (c->kind == CONV_PLANAR) {
-        *channel = k / taps;
-        *tap = k % taps;
-        return;
+/* Where a run of weights comes from: input channel and tap. */
+typedef struct source {
+    uint32_t channel, tap;
+} source;
+
+/* Runs of a group in their order; not of planar input. Returns how many. */
+static size_t list_sources(const conv *c, const conv_cut *t, size_t group, source *out) {
+    const window w = window_of(c, t->windows, t->panels, group);
+    size_t n = 0;
+    for (size_t b = w.first; b < w.first + w.blocks; b++) {
+        for (size_t tap = 0; tap < c->kernel_h * c->kernel_w; tap++) {
+            for (size_t i = b * CONV_BLOCK; i < (b + 1) * CONV_BLOCK; i += t->run) {
+                if (i + t->run > w.begin && i < w.end) out[n++] = (source){(uint32_t)i, (uint32_t)tap};
+            }
+        }
     }
-    const bool partial = k >= full && t->run < CONV_BLOCK;
-    const size_t block = partial ? in % CONV_BLOCK : CONV_BLOCK, at = partial ? k - full : k;
-    *tap = at / block % taps;
-    *channel = (partial ? whole : 0) + at / block / taps * block + at % block;
+    return n;
 }
 
-static void pack_panel(const conv *c, const conv_cut *t, const float *weights, size_t group, size_t panel,
-                       float *to) {
-    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups,
-                 taps = c->kernel_h * c->kernel_w;
-    for (size_t k = 0; k < t->k; k++, to += GEMM_PANEL) {
-        size_t i, tap;
-        source_of(c, t, k, &i, &tap);
-        for (size_t l = 0; l < GEMM_PANEL; l++) {
-            const size_t o = panel * GEMM_PANEL + l;
-            to[l] = o < out && i < in ? weights[((group * out + o) * in + i) * taps + tap] : 0.0f;
+/* The weight of output `own` and input `channel`, of all channels; NULL: they do not belong together. */
+static const float *weight_of(const conv *c, const float *weights, size_t own, size_t channel, size_t tap) {
+    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
+    if (own >= c->out_channels || channel < own / out * in || channel >= (own / out + 1) * in) return NULL;
+    return weights + (own * in + channel - own / out * in) * c->kernel_h * c->kernel_w + tap;
+}
+
+static void pack_row(const conv *c, const conv_cut *t, const float *weights, size_t group, size_t panel,
+                     size_t channel, size_t tap, float *to) {
+    const size_t out = c->out_channels / c->groups, lane0 = panel * GEMM_PANEL;
+    const size_t first = t->windows ? group * t->panels * GEMM_PANEL : group * out;
+    for (size_t l = 0; l < GEMM_PANEL; l++) {
+        const bool there = t->windows || lane0 + l < out;
+        const float *w = there ? weight_of(c, weights, first + lane0 + l, channel, tap) : NULL;
+        to[l] = w ? *w : 0.0f;
+    }
+}
+
+static void pack_group(const conv *c, const conv_cut *t, const float *weights, size_t group, float *to) {
+    source sources[MAX_RUNS];
+    const size_t taps = c->kernel_h * c->kernel_w;
+    const size_t n = c->kind == CONV_PLANAR ? 0 : list_sources(c, t, group, sources);
+    for (size_t p = 0; p < t->panels; p++) {
+        for (size_t k = 0; c->kind == CONV_PLANAR && k < t->k; k++, to += GEMM_PANEL)
+            pack_row(c, t, weights, group, p, k / taps, k % taps, to);
+        for (size_t k = 0; k < n * t->run; k++, to += GEMM_PANEL) {
+            const source *s = &sources[k / t->run];
+            pack_row(c, t, weights, group, p, s->channel + k % t->run, s->tap, to);
         }
     }
 }
 
 void conv_unpack(const conv *c, const float *panels, float *weights) {
     const conv_cut t = cut_of(c);
-    const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups,
-                 taps = c->kernel_h * c->kernel_w;
-    for (size_t row = 0; row < c->groups * t.panels * t.k; row++) {
-        const size_t k = row % t.k, panel = row / t.k % t.panels, group = row / t.k / t.panels;
-        size_t i, tap;
-        source_of(c, &t, k, &i, &tap);
-        for (size_t l = 0; l < GEMM_PANEL && i < in && panel * GEMM_PANEL + l < out; l++) {
-            const size_t o = panel * GEMM_PANEL + l;
-            weights[((group * out + o) * in + i) * taps + tap] = panels[row * GEMM_PANEL + l];
+    source sources[MAX_RUNS];
+    const size_t taps = c->kernel_h * c->kernel_w, n = list_sources(c, &t, 0, sources);
+    for (size_t p = 0; p < t.panels; p++) {
+        for (size_t k = 0; k < n * t.run; k++, panels += GEMM_PANEL) {
+            const size_t i = sources[k / t.run].channel + k % t.run;
+            for (size_t l = 0; l < GEMM_PANEL && i < c->in_channels && p * GEMM_PANEL + l < c->out_channels;
+                 l++)
+                weights[((p * GEMM_PANEL + l) * c->in_channels + i) * taps + sources[k / t.run].tap] =
+                    panels[l];
         }
     }
 }
@@ -216,9 +311,7 @@ void conv_pack(const conv *c, const float *weights, float *out) {
         }
         return;
     }
-    for (size_t g = 0; g < c->groups; g++) {
-        for (size_t p = 0; p < t.panels; p++, out += t.k * GEMM_PANEL) pack_panel(c, &t, weights, g, p, out);
-    }
+    for (size_t g = 0; g < t.groups; g++) pack_group(c, &t, weights, g, out + packed_at(c, &t, g));
 }
 
 /* ---- strips ----------------------------------------------------------------------------------------- */
@@ -237,13 +330,12 @@ static place place_of(const conv *c, const conv_cut *t, size_t unit) {
     p.p1 = t->panels * (part + 1) / t->parts;
     unit /= t->parts;
     p.strip = unit;
-    const size_t groups = c->kind == CONV_DEPTHWISE ? conv_blocks(c->out_channels) : c->groups;
     const size_t column = unit % t->column_strips;
     unit /= t->column_strips;
     const size_t row = unit % t->strips;
     unit /= t->strips;
-    p.group = unit % groups;
-    p.image = unit / groups;
+    p.group = unit % t->groups;
+    p.image = unit / t->groups;
     p.row = row * t->rows;
     p.rows = smaller(t->rows, (t->direct ? c->out_h * c->out_w : c->out_h) - p.row);
     p.column = column * t->columns;
@@ -265,10 +357,14 @@ static void copy_strip(const conv_job *job, const conv_cut *t, const place *p, f
     const conv *c = job->c;
     const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK, plane = c->in_h * c->in_w * floats;
     const size_t planes = c->kind == CONV_PLANAR ? c->in_channels : conv_blocks(c->in_channels);
-    const float *in = job->in + (p->image * planes + p->group * t->in_blocks) * plane;
+    const window w = window_of(c, t->windows, t->panels, p->group);
+    const bool planar = c->kind == CONV_PLANAR, depthwise = c->kind == CONV_DEPTHWISE;
+    const size_t first = planar ? 0 : depthwise ? p->group : w.first;
+    const size_t copied = planar ? c->in_channels : depthwise ? 1 : w.blocks;
+    const float *in = job->in + (p->image * planes + first) * plane;
     const size_t height = input_rows(c, p->rows), width = input_columns(c, p->columns);
     const ptrdiff_t x = (ptrdiff_t)(p->column * c->stride_w) - (ptrdiff_t)c->pad_left;
-    for (size_t b = 0; b < t->in_blocks; b++, in += plane) {
+    for (size_t b = 0; b < copied; b++, in += plane) {
         for (size_t i = 0; i < height; i++) {
             const ptrdiff_t y = (ptrdiff_t)(p->row * c->stride_h + i) - (ptrdiff_t)c->pad_top;
             float *to = strip + (b * t->strip_h + i) * t->strip_w * floats;
@@ -281,39 +377,31 @@ static void copy_strip(const conv_job *job, const conv_cut *t, const place *p, f
     }
 }
 
-/* The runs of one tap of a block: all its channels. */
-static size_t add_runs(const conv *c, const conv_cut *t, size_t block, size_t at, ptrdiff_t *runs) {
-    const size_t left = c->in_channels - block * CONV_BLOCK;
-    const size_t channels = t->run < CONV_BLOCK ? smaller(left, CONV_BLOCK) : CONV_BLOCK;
+/* Offsets of the runs of a group from a pixel's first value. */
+static size_t list_runs(const conv *c, const conv_cut *t, size_t group, ptrdiff_t *runs) {
     size_t n = 0;
-    for (size_t i = 0; i < channels; i += t->run) runs[n++] = (ptrdiff_t)(at + i);
-    return n;
-}
-
-/* Offsets of the runs from a pixel's first value. */
-static void list_runs(const conv *c, const conv_cut *t, ptrdiff_t *runs) {
-    size_t n = 0;
-    for (size_t b = 0; b < t->in_blocks; b++) {
-        if (t->direct) {
-            n += add_runs(c, t, b, b * c->in_h * c->in_w * CONV_BLOCK, runs + n);
-            continue;
-        }
-        for (size_t i = 0; i < c->kernel_h; i++) {
-            const size_t row = (b * t->strip_h + i * c->dilation_h) * t->strip_w;
-            if (c->kind == CONV_PLANAR) {
-                runs[n++] = (ptrdiff_t)row;
-                continue;
-            }
-            for (size_t j = 0; j < c->kernel_w; j++) {
-                const size_t at = (row + j * c->dilation_w) * CONV_BLOCK;
-                if (c->kind == CONV_DEPTHWISE) {
-                    runs[n++] = (ptrdiff_t)at;
-                } else {
-                    n += add_runs(c, t, b, at, runs + n);
-                }
+    if (c->kind != CONV_BLOCKED) {
+        const bool planar = c->kind == CONV_PLANAR;
+        for (size_t b = 0; b < t->in_blocks; b++) {
+            for (size_t i = 0; i < c->kernel_h; i++) {
+                const size_t row = (b * t->strip_h + i * c->dilation_h) * t->strip_w;
+                for (size_t j = 0; j < (planar ? 1 : c->kernel_w); j++)
+                    runs[n++] = (ptrdiff_t)(planar ? row : (row + j * c->dilation_w) * CONV_BLOCK);
             }
         }
+        return n;
     }
+    source sources[MAX_RUNS];
+    const size_t first = window_of(c, t->windows, t->panels, group).first;
+    n = list_sources(c, t, group, sources);
+    for (size_t s = 0; s < n; s++) {
+        const size_t b = sources[s].channel / CONV_BLOCK - first, lane = sources[s].channel % CONV_BLOCK;
+        const size_t row = b * t->strip_h + sources[s].tap / c->kernel_w * c->dilation_h;
+        const size_t pixel = t->direct ? b * c->in_h * c->in_w
+                                       : row * t->strip_w + sources[s].tap % c->kernel_w * c->dilation_w;
+        runs[s] = (ptrdiff_t)(pixel * CONV_BLOCK + lane);
+    }
+    return n;
 }
 
 /* ---- running ---------------------------------------------------------------------------------------- */
@@ -360,7 +448,7 @@ static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut 
 }
 
 static void run_products(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
-                         const ptrdiff_t *runs, const float *strip, float *scratch) {
+                         const ptrdiff_t *runs, size_t n_runs, const float *strip, float *scratch) {
     const conv *c = job->c;
     const size_t blocks = conv_blocks(c->out_channels), pixels = result_pixels(c);
     const size_t step = result_step(c) * result_floats(c),
@@ -368,13 +456,13 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
     const size_t first = p->image * blocks + p->group * t->panels;
     const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK;
     gemm g = {.n = c->single ? 1 : t->panels * GEMM_PANEL,
-              .k = t->k,
+              .k = n_runs * t->run,
               .a_row = c->stride_w * floats,
               .a_k = c->kind == CONV_PLANAR ? c->dilation_w : 1,
               .runs = runs,
-              .n_runs = t->n_runs,
+              .n_runs = n_runs,
               .run = t->run,
-              .b = job->packed + p->group * t->panels * t->k * GEMM_PANEL,
+              .b = job->packed + packed_at(c, t, p->group),
               .c_row = step,
               .c_panel = to_next,
               .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
@@ -384,7 +472,8 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
               .high = c->high};
     if (t->direct) {
         const size_t in_blocks = conv_blocks(c->in_channels);
-        g.a = job->in + (p->image * in_blocks + p->group * t->in_blocks) * pixels * CONV_BLOCK;
+        const size_t begin = window_of(c, t->windows, t->panels, p->group).first;
+        g.a = job->in + (p->image * in_blocks + begin) * pixels * CONV_BLOCK;
         g.c = job->out + first * pixels * result_floats(c);
         g.add = job->add ? job->add + first * pixels * result_floats(c) : NULL;
         gemm_run(k, &g, p->row, p->row + p->rows, p->p0, p->p1, scratch);
@@ -415,12 +504,17 @@ void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1,
     }
     const conv_cut t = cut_of(c);
     ptrdiff_t runs[MAX_RUNS];
-    list_runs(c, &t, runs);
+    size_t n_runs = 0,
+           listed = SIZE_MAX; /* the group whose runs they are; of one kind unless windows differ */
     float *strip = scratch;
     scratch += t.strip_floats;
     size_t copied = SIZE_MAX;
     for (size_t unit = unit0; unit < unit1; unit++) {
         const place p = place_of(c, &t, unit);
+        if (listed == SIZE_MAX || (t.windows && listed != p.group)) {
+            n_runs = list_runs(c, &t, p.group, runs);
+            listed = p.group;
+        }
         if (!t.direct && p.strip != copied) {
             copy_strip(job, &t, &p, strip);
             copied = p.strip;
@@ -428,7 +522,7 @@ void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1,
         if (c->kind == CONV_DEPTHWISE) {
             run_depthwise(k, job, &t, &p, runs, strip);
         } else {
-            run_products(k, job, &t, &p, runs, strip, scratch);
+            run_products(k, job, &t, &p, runs, n_runs, strip, scratch);
         }
     }
 }

@@ -8,7 +8,8 @@
  *
  * The law of sums holds: per output one chain over (block of input channels, row of the kernel, column,
  * channel of the block), or for planar input (input channel, row, column); taps in the padding count as
- * zeros. So neither batch nor strips nor threads change a bit. */
+ * zeros. Blocks are cut where the image's are, whatever groups there are; channels of other groups count as
+ * 0. So neither batch nor strips nor threads change a bit. */
 #ifndef KERNEL_CONV_H
 #define KERNEL_CONV_H
 
@@ -20,7 +21,7 @@ static inline size_t conv_blocks(size_t channels) {
 }
 
 typedef enum conv_kind {
-    CONV_BLOCKED,   /* input channels in blocks; groups: each of whole blocks */
+    CONV_BLOCKED,   /* input channels in blocks */
     CONV_PLANAR,    /* input [batch][channels][height][width] (few channels: images); one group */
     CONV_DEPTHWISE, /* one input channel an output channel */
     CONV_WINOGRAD   /* blocked, with fewer multiplications (winograd.h); never chosen by conv_choose */
@@ -42,8 +43,7 @@ typedef struct conv {
     float p, q;
 } conv;
 
-/* Which kind can do it: groups whose channels are no whole blocks, and more than 2^31 values, none (false).
- */
+/* Which kind can do it; none (false) where input channels times taps are very many. */
 bool conv_choose(const conv *c, conv_kind *kind);
 size_t conv_packed_floats(const conv *c);
 /* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]. */

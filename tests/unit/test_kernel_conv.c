@@ -45,16 +45,18 @@ static float expected(const conv *c, const float *in, const float *w, size_t n, 
     const size_t per_group = c->in_channels / c->groups, group = o / (c->out_channels / c->groups);
     const size_t block = c->kind == CONV_BLOCKED ? 16 : 1;
     float sum = 0.0f;
-    for (size_t b = 0; b < per_group; b += block) {
+    const size_t begin = group * per_group, end = begin + per_group;
+    for (size_t b = begin / block * block; b < end; b += block) {
         for (size_t ky = 0; ky < c->kernel_h; ky++) {
             for (size_t kx = 0; kx < c->kernel_w; kx++) {
-                for (size_t i = b; i < min_size(b + block, per_group); i++) {
+                for (size_t c_in = b > begin ? b : begin; c_in < min_size(b + block, end); c_in++) {
+                    const size_t i = c_in - begin;
                     const ptrdiff_t y =
                         (ptrdiff_t)(oy * c->stride_h + ky * c->dilation_h) - (ptrdiff_t)c->pad_top;
                     const ptrdiff_t x =
                         (ptrdiff_t)(ox * c->stride_w + kx * c->dilation_w) - (ptrdiff_t)c->pad_left;
                     sum = fmaf(w[((o * per_group + i) * c->kernel_h + ky) * c->kernel_w + kx],
-                               pixel(c, in, n, group * per_group + i, y, x), sum);
+                               pixel(c, in, n, c_in, y, x), sum);
                 }
             }
         }
@@ -165,7 +167,9 @@ static void test_shapes(void **state) {
         square(1, 16, 1, 10, 10, 3, 1, 1, 1),  square(4, 5, 1, 8, 8, 3, 3, 1, 0),
         square(2, 16, 1, 9, 9, 3, 1, 2, 2),    square(16, 16, 16, 9, 9, 3, 1, 1, 1),
         square(40, 40, 40, 12, 7, 3, 2, 1, 1), square(32, 32, 32, 6, 6, 5, 1, 2, 4),
-        square(33, 33, 33, 1, 1, 1, 1, 1, 0),
+        square(33, 33, 33, 1, 1, 1, 1, 1, 0),  square(60, 240, 3, 7, 9, 1, 1, 1, 0),
+        square(240, 60, 3, 8, 8, 1, 1, 1, 0),  square(12, 12, 3, 9, 9, 3, 1, 1, 1),
+        square(8, 16, 8, 8, 8, 3, 2, 1, 1),    square(24, 136, 8, 12, 5, 5, 1, 1, 2),
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         conv c = list[i];
@@ -218,9 +222,11 @@ static void test_choice(void **state) {
     (void)state;
     conv_kind kind;
     conv c = square(12, 12, 3, 8, 8, 3, 1, 1, 1);
-    assert_false(conv_choose(&c, &kind)); /* groups of 4 channels */
+    assert_true(conv_choose(&c, &kind) && kind == CONV_BLOCKED); /* groups of 4 channels */
     c = square(8, 16, 8, 8, 8, 3, 1, 1, 1);
-    assert_false(conv_choose(&c, &kind)); /* two outputs an input */
+    assert_true(conv_choose(&c, &kind) && kind == CONV_BLOCKED); /* two outputs an input */
+    c = square(4096, 16, 1, 40, 40, 9, 1, 1, 1);
+    assert_false(conv_choose(&c, &kind)); /* too many runs */
     c = square(3, 16, 1, 8, 8, 3, 1, 1, 1);
     assert_true(conv_choose(&c, &kind) && kind == CONV_PLANAR);
 }
