@@ -140,6 +140,33 @@ def decoder(n):
             n.op("ConvTranspose", x, n.constant(24, 8, 1, 1), strides=[2, 2])]
 
 
+def shuffled(n):
+    """Groups within blocks, shuffled, split, sliced and joined channels, repeated pixels."""
+    def ints(*v):
+        name = f"i{len(n.weights)}"
+        n.weights.append(numpy_helper.from_array(np.array(v, np.int64), name))
+        return name
+
+    def shuffle(x, groups, channels):
+        size = n.op("Shape", x)
+        first = n.op("Slice", size, ints(0), ints(1), ints(0))
+        last = n.op("Slice", size, ints(2), ints(4), ints(0))
+        y = n.op("Reshape", x, n.op("Concat", first, ints(groups, channels // groups), last, axis=0))
+        return n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3, 4]), size)
+
+    x = n.op("Relu", n.conv("x", 3, 24, 3, pads=[1] * 4))
+    x = n.op("Relu", n.conv(x, 24, 68, 1, groups=4))
+    y = n.op("Relu", n.conv(shuffle(x, 4, 68), 68, 36, 3, groups=2, pads=[1] * 4))
+    a, b = f"a{n.count}", f"b{n.count}"
+    n.nodes.append(helper.make_node("Split", [y, ints(10, 26)], [a, b], axis=1))
+    part = n.op("Slice", y, ints(-30), ints(-3), ints(1))
+    joined = n.op("Concat", n.op("Relu", a), b, part, n.op("Abs", a), axis=1)
+    big = n.op("Resize", joined, "", "scales", mode="nearest", coordinate_transformation_mode="asymmetric",
+               nearest_mode="floor")
+    n.weights.append(numpy_helper.from_array(np.array([1, 1, 2, 4], np.float32), "scales"))
+    return [n.conv(joined, 73, 16, 1), n.conv(big, 73, 5, 3), part]
+
+
 def upsample(n):
     """Transposed convolutions of one axis."""
     x = n.conv("x", 3, 33, 3, axes=1, pads=[1, 1])
@@ -192,7 +219,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, decoder, upsample, dense, dynamic, left_alone]
+NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -67,6 +67,24 @@ typedef struct blocked_pool {
 } blocked_pool;
 extern const op_def op_blocked_pool;
 
+/* "Channels": channel c of the result is channel from[c].channel of input from[c].input. */
+enum { BLOCKED_MOST_INPUTS = 64 };
+typedef struct blocked_channel {
+    uint32_t input, channel;
+} blocked_channel;
+typedef struct blocked_channels {
+    size_t n_inputs, channels;
+    blocked_channel *from; /* [channels] */
+} blocked_channels;
+extern const op_def op_blocked_channels;
+void blocked_channels_free(void *state);
+
+/* "Repeat": every pixel high times down and wide times across. */
+typedef struct blocked_repeat {
+    size_t high, wide;
+} blocked_repeat;
+extern const op_def op_blocked_repeat;
+
 /* "ChannelAffine": y = min(high, max(low, x * scale[c] + shift[c])) */
 typedef struct blocked_affine {
     float *scale, *shift; /* [blocks*16] */

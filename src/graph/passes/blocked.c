@@ -8,43 +8,36 @@
  * pass bounds its magnitude and leaves alone what could make it large or NaN (a root of 0 - 1, an exponential
  * of 0 + 100, a division by 0): a convolution multiplies it by 0, and 0 * infinity would be NaN in every
  * channel. */
-#include "graph/passes/passes.h"
+#include "graph/passes/blocked.h"
 
 #include "base/mem.h"
-#include "graph/ops/blocked.h"
 
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
-typedef struct layout {
-    rewriter *w;
-    ir_value **twin; /* [n_values]: by slot of the planar value */
-    float *fill;     /* [n_values]: most that the magnitude of what fills up the twin can be */
-} layout;
-
 static const float MOST_FILL = 1e6f;
 
-static size_t channels_of(const ir_value *v) {
+size_t layout_channels(const ir_value *v) {
     return (size_t)v->dims[1];
 }
 
-static float fill_of(const layout *l, const ir_value *v) {
+float layout_fill(const layout *l, const ir_value *v) {
     return v->slot < l->w->n_values ? l->fill[v->slot] : 0.0f;
 }
 
 /* An f32 image of one or two axes with a known number of channels. */
-static bool is_image(const ir_value *v) {
+bool layout_is_image(const ir_value *v) {
     return value_is_f32(v) && v->has_rank && (v->rank == 3 || v->rank == 4) && dim_known(v->dims[1]) &&
            v->dims[1] > 0;
 }
 
-static ir_value *twin_of(const layout *l, const ir_value *v) {
+ir_value *layout_twin(const layout *l, const ir_value *v) {
     return v && v->slot < l->w->n_values ? l->twin[v->slot] : NULL;
 }
 
-static status new_twin(layout *l, ir_value *v, ir_value **out, error *err) {
-    const dim dims[BLOCKED_RANK] = {v->dims[0], (dim)conv_blocks(channels_of(v)),
+status layout_new_twin(layout *l, ir_value *v, ir_value **out, error *err) {
+    const dim dims[BLOCKED_RANK] = {v->dims[0], (dim)conv_blocks(layout_channels(v)),
                                     v->rank == 4 ? v->dims[2] : 1, v->dims[v->rank - 1], CONV_BLOCK};
     TRY(rewrite_value(l->w, v->name, ELEM_F32, BLOCKED_RANK, dims, out, err));
     l->twin[v->slot] = *out;
@@ -54,17 +47,17 @@ static status new_twin(layout *l, ir_value *v, ir_value **out, error *err) {
 static status layout_state(const ir_value *v, blocked_layout **out, error *err) {
     *out = mem_alloc(sizeof **out);
     if (!*out) return ir_no_memory(err);
-    **out = (blocked_layout){.channels = channels_of(v), .rank = v->rank};
+    **out = (blocked_layout){.channels = layout_channels(v), .rank = v->rank};
     return CHURON_OK;
 }
 
 /* The twin of v, made by ToBlocked in front of `at` if there is none. */
-static status need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err) {
-    *out = twin_of(l, v);
+status layout_need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err) {
+    *out = layout_twin(l, v);
     if (*out) return CHURON_OK;
     blocked_layout *st;
     TRY(layout_state(v, &st, err));
-    status made = new_twin(l, v, out, err);
+    status made = layout_new_twin(l, v, out, err);
     if (made != CHURON_OK) {
         mem_free(st);
         return made;
@@ -129,7 +122,7 @@ static bool read_padding(const op_node *n, size_t axes, const size_t reach[2], c
 static bool read_conv(const op_node *n, blocked_conv *st) {
     const tensor *w = node_f32_constant(n, 1);
     const ir_value *x = n->inputs[0], *y = n->outputs[0];
-    if (!w || !is_image(x) || !is_image(y) || w->rank != x->rank || w->count == 0) return false;
+    if (!w || !layout_is_image(x) || !layout_is_image(y) || w->rank != x->rank || w->count == 0) return false;
     if (n->n_inputs > 2 && n->inputs[2] && !node_f32_constant(n, 2)) return false;
     if (n->n_inputs > 3 && n->inputs[3]) return false;
     const size_t axes = x->rank - 2;
@@ -142,7 +135,7 @@ static bool read_conv(const op_node *n, blocked_conv *st) {
     if (kernel[0] > 4096 || kernel[1] > 4096 || dilation[0] > 4096 || dilation[1] > 4096) return false;
     const size_t reach[2] = {(kernel[0] - 1) * dilation[0] + 1, (kernel[1] - 1) * dilation[1] + 1};
     if (!read_padding(n, axes, reach, stride, pad)) return false;
-    *st = (blocked_conv){.c = {.in_channels = channels_of(x),
+    *st = (blocked_conv){.c = {.in_channels = layout_channels(x),
                                .out_channels = (size_t)w->dims[0],
                                .groups = (size_t)groups,
                                .kernel_h = kernel[0],
@@ -183,7 +176,7 @@ static status pack_conv(const op_node *n, blocked_conv *st, error *err) {
 /* What a convolution writes: the twin, or of a single channel the value itself. */
 static status result_of(layout *l, ir_value *v, bool single, ir_value **out, error *err) {
     *out = v;
-    return single ? CHURON_OK : new_twin(l, v, out, err);
+    return single ? CHURON_OK : layout_new_twin(l, v, out, err);
 }
 
 static status lower_conv(layout *l, op_node *n, error *err) {
@@ -194,7 +187,7 @@ static status lower_conv(layout *l, op_node *n, error *err) {
     *st = read;
     status made = pack_conv(n, st, err);
     ir_value *x = n->inputs[0], *y;
-    if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = need_twin(l, n, n->inputs[0], &x, err);
+    if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = layout_need_twin(l, n, n->inputs[0], &x, err);
     if (made == CHURON_OK) made = result_of(l, n->outputs[0], st->c.single, &y, err);
     if (made != CHURON_OK) {
         blocked_conv_free(st);
@@ -210,7 +203,7 @@ static status lower_conv(layout *l, op_node *n, error *err) {
 static bool read_transpose(const op_node *n, blocked_transpose *st) {
     const tensor *w = node_f32_constant(n, 1);
     const ir_value *x = n->inputs[0], *y = n->outputs[0];
-    if (!w || !is_image(x) || !is_image(y) || w->rank != x->rank || w->count == 0) return false;
+    if (!w || !layout_is_image(x) || !layout_is_image(y) || w->rank != x->rank || w->count == 0) return false;
     if (n->n_inputs > 2 && n->inputs[2] && !node_f32_constant(n, 2)) return false;
     const size_t axes = x->rank - 2;
     const ir_attr *automatic = ir_find_attr(n, "auto_pad");
@@ -225,7 +218,7 @@ static bool read_transpose(const op_node *n, blocked_transpose *st) {
     if (stride[0] == 0 || stride[1] == 0 || stride[0] > 64 || stride[1] > 64 || kernel[0] > 4096 ||
         kernel[1] > 4096 || !read_padding(n, axes, kernel, stride, pad))
         return false;
-    *st = (blocked_transpose){.c = {.in_channels = channels_of(x),
+    *st = (blocked_transpose){.c = {.in_channels = layout_channels(x),
                                     .out_channels = (size_t)w->dims[1],
                                     .groups = 1,
                                     .single = w->dims[1] == 1,
@@ -267,7 +260,7 @@ static status lower_transpose(layout *l, op_node *n, error *err) {
         if (st->bias) memcpy(st->bias, bias->data, st->c.out_channels * sizeof(float));
     }
     ir_value *x, *y;
-    if (made == CHURON_OK) made = need_twin(l, n, n->inputs[0], &x, err);
+    if (made == CHURON_OK) made = layout_need_twin(l, n, n->inputs[0], &x, err);
     if (made == CHURON_OK) made = result_of(l, n->outputs[0], st->c.single, &y, err);
     if (made != CHURON_OK) {
         blocked_transpose_free(st);
@@ -329,23 +322,23 @@ static bool read_pool(const op_node *n, blocked_pool *st) {
 
 static status lower_pool(layout *l, op_node *n, error *err) {
     blocked_pool read;
-    ir_value *x = twin_of(l, n->inputs[0]), *y;
-    if (!is_image(n->inputs[0]) || !is_image(n->outputs[0]) || n->outputs[0]->rank != n->inputs[0]->rank ||
-        !read_pool(n, &read))
+    ir_value *x = layout_twin(l, n->inputs[0]), *y;
+    if (!layout_is_image(n->inputs[0]) || !layout_is_image(n->outputs[0]) ||
+        n->outputs[0]->rank != n->inputs[0]->rank || !read_pool(n, &read))
         return CHURON_OK;
     /* Windows of many channels are worth a change of layout. */
-    const bool worth = read.kind != BLOCKED_MEAN && channels_of(n->inputs[0]) >= CONV_BLOCK / 2;
+    const bool worth = read.kind != BLOCKED_MEAN && layout_channels(n->inputs[0]) >= CONV_BLOCK / 2;
     if (!x && !worth) return CHURON_OK;
-    if (!x) TRY(need_twin(l, n, n->inputs[0], &x, err));
+    if (!x) TRY(layout_need_twin(l, n, n->inputs[0], &x, err));
     blocked_pool *st = mem_alloc(sizeof *st);
     if (!st) return ir_no_memory(err);
     *st = read;
-    status made = new_twin(l, n->outputs[0], &y, err);
+    status made = layout_new_twin(l, n->outputs[0], &y, err);
     if (made != CHURON_OK) {
         mem_free(st);
         return made;
     }
-    l->fill[n->outputs[0]->slot] = fill_of(l, n->inputs[0]);
+    l->fill[n->outputs[0]->slot] = layout_fill(l, n->inputs[0]);
     TRY(rewrite_insert(l->w, n, &op_blocked_pool, n->name, &x, 1, &y, 1, st, NULL, err));
     rewrite_remove(l->w, n);
     return CHURON_OK;
@@ -365,7 +358,7 @@ static status move_over(layout *l, op_node *n, ir_value *const *twins, size_t n_
                         error *err) {
     ir_value *y;
     l->fill[n->outputs[0]->slot] = fill;
-    TRY(new_twin(l, n->outputs[0], &y, err));
+    TRY(layout_new_twin(l, n->outputs[0], &y, err));
     for (size_t i = 0; i < n_twins; i++) n->inputs[i] = twins[i];
     n->outputs[0] = y;
     y->producer = n;
@@ -398,11 +391,11 @@ static status lower_function(layout *l, op_node *n, error *err) {
         "Selu", "Celu",      "Softplus", "Softsign", "Mish",        "Gelu",      "Swish",
         "Abs",  "Neg",       "Exp",      "Erf",      "Sqrt",        "Clip",      "ThresholdedRelu",
         NULL};
-    ir_value *x = twin_of(l, n->inputs[0]);
+    ir_value *x = layout_twin(l, n->inputs[0]);
     const bool ours = node_is_of(n, "churon", "Unary");
-    if (!x || (!ours && !is_one_of(n, known)) || !is_image(n->outputs[0])) return CHURON_OK;
-    const bool full = channels_of(n->inputs[0]) % CONV_BLOCK == 0;
-    const float fill = full ? 0.0f : function_fill(n, fill_of(l, n->inputs[0]));
+    if (!x || (!ours && !is_one_of(n, known)) || !layout_is_image(n->outputs[0])) return CHURON_OK;
+    const bool full = layout_channels(n->inputs[0]) % CONV_BLOCK == 0;
+    const float fill = full ? 0.0f : function_fill(n, layout_fill(l, n->inputs[0]));
     return fill <= MOST_FILL ? move_over(l, n, &x, 1, fill, err) : CHURON_OK;
 }
 
@@ -419,7 +412,7 @@ static status constant_twin(layout *l, ir_value *v, const ir_value *image, ir_va
         memcpy(t.data, v->constant.data, sizeof(float));
         return rewrite_constant(l->w, v->name, t, out, err);
     }
-    const size_t channels = channels_of(image), axis = image->rank - 2;
+    const size_t channels = layout_channels(image), axis = image->rank - 2;
     for (size_t k = 0; k < v->constant.rank; k++) {
         const int64_t want = v->constant.rank - 1 - k == axis ? (int64_t)channels : 1;
         if (v->constant.dims[k] != want) return CHURON_OK;
@@ -435,7 +428,7 @@ static status constant_twin(layout *l, ir_value *v, const ir_value *image, ir_va
 
 /* Images of the same channels, whose other axes are equal or 1 (as numpy broadcasts them). */
 static bool can_meet(const ir_value *a, const ir_value *b) {
-    return is_image(a) && is_image(b) && a->rank == b->rank && a->dims[1] == b->dims[1];
+    return layout_is_image(a) && layout_is_image(b) && a->rank == b->rank && a->dims[1] == b->dims[1];
 }
 
 /* Most that a meeting of two can make of what fills up a block; INFINITY: not bounded. */
@@ -443,7 +436,7 @@ static float arithmetic_fill(const layout *l, const op_node *n) {
     float most[2];
     for (size_t i = 0; i < 2; i++) { /* constants of one number a channel are filled up with 0 */
         float scalar;
-        most[i] = value_scalar(n->inputs[i], &scalar) ? fabsf(scalar) : fill_of(l, n->inputs[i]);
+        most[i] = value_scalar(n->inputs[i], &scalar) ? fabsf(scalar) : layout_fill(l, n->inputs[i]);
     }
     if (node_is(n, "Div")) {
         float by;
@@ -456,14 +449,14 @@ static float arithmetic_fill(const layout *l, const op_node *n) {
 
 static status lower_arithmetic(layout *l, op_node *n, error *err) {
     static const char *const pairs[] = {"Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "PRelu", NULL};
-    if (!is_one_of(n, pairs) || n->n_inputs != 2 || n->version < 7 || !is_image(n->outputs[0]))
+    if (!is_one_of(n, pairs) || n->n_inputs != 2 || n->version < 7 || !layout_is_image(n->outputs[0]))
         return CHURON_OK;
     ir_value *a = n->inputs[0], *b = n->inputs[1];
-    ir_value *twins[2] = {twin_of(l, a), twin_of(l, b)};
+    ir_value *twins[2] = {layout_twin(l, a), layout_twin(l, b)};
     if (!twins[0] && !twins[1]) return CHURON_OK;
     const ir_value *image = twins[0] ? a : b;
     if (image->rank != n->outputs[0]->rank || image->dims[1] != n->outputs[0]->dims[1]) return CHURON_OK;
-    const float fill = channels_of(image) % CONV_BLOCK ? arithmetic_fill(l, n) : 0.0f;
+    const float fill = layout_channels(image) % CONV_BLOCK ? arithmetic_fill(l, n) : 0.0f;
     if (!(fill <= MOST_FILL)) return CHURON_OK;
     for (size_t i = 0; i < 2; i++) {
         ir_value *v = n->inputs[i];
@@ -471,35 +464,37 @@ static status lower_arithmetic(layout *l, op_node *n, error *err) {
         TRY(constant_twin(l, v, image, &twins[i], err));
         if (twins[i]) continue;
         if (v->is_constant || !can_meet(v, image)) return CHURON_OK;
-        TRY(need_twin(l, n, v, &twins[i], err));
+        TRY(layout_need_twin(l, n, v, &twins[i], err));
     }
-    if (twin_of(l, a) && twin_of(l, b) && !can_meet(a, b)) return CHURON_OK;
+    if (layout_twin(l, a) && layout_twin(l, b) && !can_meet(a, b)) return CHURON_OK;
     return move_over(l, n, twins, 2, fill, err);
 }
 
-/* Blocks stay whole if all but the last input have full ones. */
+/* Blocks stay whole if all but the last input have full ones: then it is the operator as it is. */
 static status lower_concat(layout *l, op_node *n, error *err) {
-    if (!node_is(n, "Concat") || node_int(n, "axis", 1) != 1 || !is_image(n->outputs[0]) || n->n_inputs > 64)
+    if (!node_is(n, "Concat") || node_int(n, "axis", 1) != 1 || !layout_is_image(n->outputs[0]) ||
+        n->n_inputs > BLOCKED_MOST_INPUTS)
         return CHURON_OK;
-    ir_value *twins[64];
+    ir_value *twins[BLOCKED_MOST_INPUTS];
     for (size_t i = 0; i < n->n_inputs; i++) {
         ir_value *v = n->inputs[i];
-        twins[i] = twin_of(l, v);
-        if (!twins[i] || v->rank != n->outputs[0]->rank) return CHURON_OK;
-        if (i + 1 < n->n_inputs && channels_of(v) % CONV_BLOCK) return CHURON_OK;
+        twins[i] = layout_twin(l, v);
+        const bool whole =
+            i + 1 == n->n_inputs || (layout_is_image(v) && layout_channels(v) % CONV_BLOCK == 0);
+        if (!twins[i] || v->rank != n->outputs[0]->rank || !whole) return layout_join_channels(l, n, err);
     }
-    const float fill = fill_of(l, n->inputs[n->n_inputs - 1]); /* the others have full blocks */
+    const float fill = layout_fill(l, n->inputs[n->n_inputs - 1]); /* the others have full blocks */
     return move_over(l, n, twins, n->n_inputs, fill, err);
 }
 
 /* A batch normalization that stands alone becomes one multiplication and addition. */
 static status lower_batch_norm(layout *l, op_node *n, error *err) {
-    ir_value *x = twin_of(l, n->inputs[0]), *y;
-    if (!x || !node_is(n, "BatchNormalization") || !is_image(n->outputs[0])) return CHURON_OK;
+    ir_value *x = layout_twin(l, n->inputs[0]), *y;
+    if (!x || !node_is(n, "BatchNormalization") || !layout_is_image(n->outputs[0])) return CHURON_OK;
     for (size_t i = 1; i < n->n_outputs; i++) {
         if (n->outputs[i]) return CHURON_OK;
     }
-    const size_t channels = channels_of(n->inputs[0]), room = conv_blocks(channels) * CONV_BLOCK;
+    const size_t channels = layout_channels(n->inputs[0]), room = conv_blocks(channels) * CONV_BLOCK;
     const tensor *t[5] = {0};
     for (size_t i = 1; i < 5; i++) {
         t[i] = node_f32_constant(n, i);
@@ -513,7 +508,7 @@ static status lower_batch_norm(layout *l, op_node *n, error *err) {
                            .low = -INFINITY,
                            .high = INFINITY};
     status made = st->scale && st->shift ? CHURON_OK : ir_no_memory(err);
-    if (made == CHURON_OK) made = new_twin(l, n->outputs[0], &y, err);
+    if (made == CHURON_OK) made = layout_new_twin(l, n->outputs[0], &y, err);
     if (made != CHURON_OK) {
         blocked_affine_free(st);
         return made;
@@ -538,12 +533,14 @@ static status lower(layout *l, op_node *n, error *err) {
     if (node_is(n, "Conv")) return lower_conv(l, n, err);
     if (node_is(n, "ConvTranspose")) return lower_transpose(l, n, err);
     const ir_value *y = n->outputs[0];
-    if (twin_of(l, y)) return CHURON_OK;
+    if (layout_twin(l, y)) return CHURON_OK;
     TRY(lower_pool(l, n, err));
     if (!rewrite_removed(n)) TRY(lower_batch_norm(l, n, err));
     if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_function(l, n, err));
     if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_arithmetic(l, n, err));
     if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_concat(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(layout_move_channels(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(layout_repeat_pixels(l, n, err));
     return CHURON_OK;
 }
 

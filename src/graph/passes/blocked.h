@@ -1,0 +1,31 @@
+/* blocked.h: what the files of the pass "blocked-layout" share. Functions that lower a node leave it alone
+ * where they cannot. */
+#ifndef GRAPH_PASSES_BLOCKED_H
+#define GRAPH_PASSES_BLOCKED_H
+
+#include "graph/ops/blocked.h"
+#include "graph/passes/passes.h"
+
+typedef struct layout {
+    rewriter *w;
+    ir_value **twin; /* [n_values]: by slot of the planar value */
+    float *fill;     /* [n_values]: most that the magnitude of what fills up the twin can be */
+} layout;
+
+/* An f32 image of one or two axes with a known number of channels. */
+bool layout_is_image(const ir_value *v);
+size_t layout_channels(const ir_value *image);
+float layout_fill(const layout *l, const ir_value *v);
+ir_value *layout_twin(const layout *l, const ir_value *v); /* NULL: there is none */
+MUST_USE status layout_new_twin(layout *l, ir_value *image, ir_value **out, error *err);
+/* The twin of v, made by ToBlocked in front of `at` if there is none. */
+MUST_USE status layout_need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err);
+
+/* Concat of images whose blocks do not stay whole. */
+MUST_USE status layout_join_channels(layout *l, op_node *n, error *err);
+/* Split and Slice of channels; Reshape, Transpose and Reshape that shuffle channels. */
+MUST_USE status layout_move_channels(layout *l, op_node *n, error *err);
+/* Resize and Upsample to a multiple, nearest. */
+MUST_USE status layout_repeat_pixels(layout *l, op_node *n, error *err);
+
+#endif
