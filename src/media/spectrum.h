@@ -34,7 +34,7 @@ typedef enum stft_pad { STFT_PAD_REFLECT, STFT_PAD_ZERO, STFT_PAD_EDGE, STFT_PAD
 typedef enum stft_value { STFT_COMPLEX, STFT_MAGNITUDE, STFT_POWER, STFT_VALUE_COUNT } stft_value;
 
 typedef struct stft_options {
-    size_t fft;    /* points, 2..STFT_MAX_FFT; products of 2, 3 and 5 are fast, every even number works */
+    size_t fft;    /* points, 2..STFT_MAX_FFT; even, of prime factors up to 127; 2, 3 and 5 are fast */
     size_t window; /* of the window, at most fft: zeros on both sides (librosa, torch); 0: fft */
     size_t hop;    /* samples between frames, at least 1 */
     window_kind kind;

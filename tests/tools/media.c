@@ -10,7 +10,10 @@
  *   media fit fit=N in=H,W to=H,W                                                          prints the size
  *   media audio FILE OUT [mono=1] [max_samples=N]                                          prints the info
  *   media resample IN OUT from=R to=R preset=N | mix IN OUT
- *   media window OUT kind=N n=N [symmetric=1] [parameter=X] */
+ *   media stft IN OUT fft= hop= [window= kind= symmetric= center= pad= what=]
+ *   media mel OUT fft= rate= mels= [low= high= scale= area=1]
+ *   media features IN OUT preset=whisper|fbank|librosa|mfcc rate= mels= [log= cepstra= lifter= snip=
+ * magnitude= gain= fft= hop=] media window OUT kind=N n=N [symmetric=1] [parameter=X] */
 #include "base/file.h"
 #include "media/audio.h"
 #include "media/image.h"
@@ -138,6 +141,50 @@ static status normalize(const tensor *in, tensor *out, error *err) {
     return pixels_normalize(out, in, &n, err);
 }
 
+static status stft(const tensor *in, tensor *out, error *err) {
+    const stft_options o = {.fft = size("fft"),
+                            .window = size("window"),
+                            .hop = size("hop"),
+                            .kind = (window_kind)number("kind", WINDOW_HANN),
+                            .symmetric = size("symmetric") != 0,
+                            .center = size("center") != 0,
+                            .pad = (stft_pad)size("pad")};
+    stft_plan *p;
+    TRY(stft_plan_create(&p, &o, err));
+    const status st = stft_run(out, p, in, (stft_value)size("what"), err);
+    stft_plan_free(p);
+    return st;
+}
+
+static mel_options mel_words(void) {
+    return (mel_options){.rate = (uint32_t)size("rate"),
+                         .mels = size("mels"),
+                         .low = number("low", 0),
+                         .high = number("high", 0),
+                         .scale = (mel_scale)size("scale"),
+                         .area = size("area") != 0};
+}
+
+static status features(const tensor *in, tensor *out, error *err) {
+    const char *preset = word("preset");
+    const uint32_t rate = (uint32_t)size("rate");
+    features_options o = features_whisper(size("mels"));
+    if (strcmp(preset, "fbank") == 0) o = features_kaldi_fbank(rate, size("mels"));
+    if (strcmp(preset, "librosa") == 0)
+        o = features_librosa_mel(rate, size("fft"), size("hop"), size("mels"));
+    if (strcmp(preset, "mfcc") == 0) o = features_librosa_mfcc(rate, size("cepstra"));
+    if (word("log")) o.log = (mel_log)size("log");
+    if (word("snip")) o.snip_edges = size("snip") != 0;
+    if (size("magnitude")) o.value = STFT_MAGNITUDE;
+    o.gain = number("gain", 0);
+    o.lifter = number("lifter", 0);
+    features_plan *p;
+    TRY(features_plan_create(&p, &o, err));
+    const status st = features_run(out, p, in, err);
+    features_plan_free(p);
+    return st;
+}
+
 static status on_array(const char *job, const tensor *in, tensor *out, error *err) {
     float border[4];
     double v[9];
@@ -146,6 +193,8 @@ static status on_array(const char *job, const tensor *in, tensor *out, error *er
     if (strcmp(job, "rotate") == 0) return image_rotate(out, in, (unsigned)size("quarters"), err);
     if (strcmp(job, "orient") == 0) return image_orient(out, in, (uint32_t)size("orientation"), err);
     if (strcmp(job, "transpose") == 0) return pixels_transpose(out, in, size("chw") != 0, err);
+    if (strcmp(job, "stft") == 0) return stft(in, out, err);
+    if (strcmp(job, "features") == 0) return features(in, out, err);
     if (strcmp(job, "mix") == 0) return audio_mix_down(out, in, err);
     if (strcmp(job, "warp") == 0) {
         (void)list("m", v, 9);
@@ -207,7 +256,11 @@ static status run(const char *job, error *err) {
         return CHURON_OK;
     }
     const char *to = n_words > 1 ? words[1] : NULL;
-    if (strcmp(job, "window") == 0) {
+    if (strcmp(job, "mel") == 0) {
+        const mel_options o = mel_words();
+        st = mel_filters(&out, size("fft"), &o, err);
+        to = words[0];
+    } else if (strcmp(job, "window") == 0) {
         const int64_t dims[1] = {(int64_t)size("n")};
         TRY(tensor_alloc(&out, ELEM_F32, 1, dims, err));
         window_make((window_kind)size("kind"), size("n"), size("symmetric") == 0, number("parameter", 0),
