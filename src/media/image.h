@@ -72,5 +72,8 @@ MUST_USE status image_decode(tensor *out, image_info *info, const void *bytes, s
 
 /* Appends a PNG file to *out. t: u8 [height, width, 1, 3 (RGB) or 4 (RGBA)]. */
 MUST_USE status image_encode_png(str *out, const tensor *t, error *err);
+/* Appends a JPEG file. t: u8 [height, width, 1 or 3 (RGB)]; quality 1..100; colours at half resolution, which
+ * is what Pillow writes. */
+MUST_USE status image_encode_jpeg(str *out, const tensor *t, int quality, error *err);
 
 #endif

@@ -504,3 +504,48 @@ const step_kind step_image_size = {
     .check = check_size,
     .row = run_size,
 };
+
+/* ---- jpeg_round_trip -------------------------------------------------------------------------------- */
+
+enum { JPEG_FIELD, JPEG_QUALITY, JPEG_INTO };
+
+static const key_spec JPEG_KEYS[] = {
+    {"field", KEY_FIELD, .required = true, .doc = "An image, rgb or gray"},
+    {"quality", KEY_INT, .fallback = "75", .least = 1, .most = 100, .doc = "Quality, as Pillow counts it"},
+    {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
+    {NULL}};
+
+static status check_jpeg(step_build *b, error *err) {
+    int *quality;
+    TRY(step_expect(b, JPEG_FIELD, KIND(CELL_IMAGE), false, err));
+    TRY(step_state(b, sizeof *quality, &quality, err));
+    *quality = (int)b->values[JPEG_QUALITY].integer;
+    const cell_type *t = b->values[JPEG_FIELD].type;
+    if (t->order != ORDER_RGB && t->order != ORDER_GRAY)
+        return step_fault(b, "field", err, "expected an image in rgb or gray, got '%.60s' in another order",
+                          b->values[JPEG_FIELD].text);
+    b->s->in = b->values[JPEG_FIELD].slot;
+    return step_output(b, JPEG_INTO, JPEG_FIELD, t, err);
+}
+
+static status run_jpeg(const step *s, run *r, cell *slots, error *err) {
+    const cell *in = &slots[s->in];
+    const image_options o = {.order = in->t->dims[2] == 1 ? IMAGE_L : IMAGE_RGB};
+    str bytes = {0};
+    tensor t = {0};
+    status st = image_encode_jpeg(&bytes, in->t, *(const int *)s->state, err);
+    if (st == CHURON_OK) st = image_decode(&t, NULL, bytes.data, bytes.len, &o, err);
+    str_free(&bytes);
+    return st == CHURON_OK ? media_adopt(&slots[s->out], CELL_IMAGE, r->memory, &t, err) : st;
+}
+
+const step_kind step_jpeg_round_trip = {
+    .name = "jpeg_round_trip",
+    .group = "image",
+    .doc =
+        "Compresses an image as JPEG and decodes it again: for models whose training data went through it.",
+    .reference = "Pillow save and open",
+    .keys = JPEG_KEYS,
+    .check = check_jpeg,
+    .row = run_jpeg,
+};

@@ -24,6 +24,7 @@ extern const step_kind step_for_each;
 extern const step_kind step_hash;
 extern const step_kind step_image_size;
 extern const step_kind step_impute;
+extern const step_kind step_jpeg_round_trip;
 extern const step_kind step_l2_normalize;
 extern const step_kind step_label;
 extern const step_kind step_log1p;

@@ -52,6 +52,7 @@ const step_kind *const STEP_KINDS[] = {
     &step_crop,
     &step_decode_image,
     &step_image_size,
+    &step_jpeg_round_trip,
     &step_normalize_image,
     &step_pad,
     &step_resize,
