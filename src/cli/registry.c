@@ -3,6 +3,7 @@
 #include "cli/registry.h"
 
 #include "base/file.h"
+#include "registry/pull/remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static void all_options(registry_args *a, arg_option out[OPTIONS_MAX], size_t *n
          .kind = ARG_STRING,
          .target = &a->home,
          .value = "PATH",
-         .help = "the registry's folder (default: CHURON_HOME)"},
+         .help = "the registry's folder (default: CHURON_HOME); list, show, get: also a URL"},
         {.name = "by",
          .kind = ARG_STRING,
          .target = &a->by,
@@ -196,8 +197,13 @@ static int run(const registry_command *c, registry_args *a) {
     status st = CHURON_OK;
     char title[64];
     snprintf(title, sizeof title, "registry %s", c->name);
-    if (a->home) setenv("CHURON_HOME", a->home, 1); /* store and registry are one folder */
-    if (c->access != REGISTRY_NONE) {
+    if (a->home && remote_is_url(a->home) && !c->remote) {
+        return args_wrong(a->command, "home", "a folder (a URL can only be read: list, show, get)", a->home);
+    }
+    if (a->home && !remote_is_url(a->home))
+        setenv("CHURON_HOME", a->home, 1); /* store and registry are one folder */
+    bool remote_only = a->home && remote_is_url(a->home) && c->access == REGISTRY_READ;
+    if (c->access != REGISTRY_NONE && !remote_only) {
         const registry_options o = {.actor = a->by, .write = c->access == REGISTRY_WRITE};
         st = registry_open(&a->r, &o, &err);
     }

@@ -29,6 +29,7 @@ typedef struct registry_command {
     /* Answers into a->out, or says a line itself. */
     status (*run)(registry_args *a, error *err);
     void (*print)(const str *json, str *text); /* a->out for people; NULL: nothing to show */
+    bool remote; /* --home may be a URL; with REGISTRY_READ then no registry is open */
 } registry_command;
 
 extern const registry_command registry_commands[];
@@ -41,6 +42,7 @@ void registry_print_lineage(const str *json, str *text);
 void registry_print_audit(const str *json, str *text);
 void registry_print_gc(const str *json, str *text);
 void registry_print_check(const str *json, str *text);
+void registry_print_added(const str *json, str *text);
 /* One line of the answer's "line". */
 void registry_print_line(const str *json, str *text);
 

@@ -2,6 +2,8 @@
 #include "cli/registry.h"
 
 #include "bundle/sign.h"
+#include "registry/exchange.h"
+#include "registry/pull/remote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +60,7 @@ static status run_add(registry_args *a, error *err) {
 }
 
 static status run_list(registry_args *a, error *err) {
+    if (!a->r) return remote_list_models(a->home, a->n ? a->words[0] : NULL, &a->out, err);
     return registry_list(a->r, a->n ? a->words[0] : NULL, &a->out, err);
 }
 
@@ -66,6 +69,7 @@ static status run_lineage(registry_args *a, error *err) {
 }
 
 static status run_show(registry_args *a, error *err) {
+    if (!a->r) return remote_show(a->home, a->words[0], &a->out, err);
     return a->lineage ? run_lineage(a, err) : registry_show(a->r, a->words[0], &a->out, err);
 }
 
@@ -171,6 +175,25 @@ static status run_may(registry_args *a, error *err) {
     return CHURON_OK;
 }
 
+/* ---- other registries --------------------------------------------------------------------------------- */
+
+static status run_import(registry_args *a, error *err) {
+    return registry_import(a->r, a->words[0], a->name, &a->out, err);
+}
+
+static status run_get(registry_args *a, error *err) {
+    if (!a->home || !remote_is_url(a->home)) {
+        return error_set(err, CHURON_INVALID,
+                         "home: expected --home URL of the registry to get it from, got %.100s",
+                         a->home ? a->home : "nothing");
+    }
+    return remote_get(a->r, a->home, a->words[0], a->name, &a->out, err);
+}
+
+static status run_export(registry_args *a, error *err) {
+    return registry_export(a->r, a->words[0], a->format ? a->format : "plain", a->words[1], &a->out, err);
+}
+
 /* ---- retention, log ----------------------------------------------------------------------------------- */
 
 static int64_t given(bool has, uint64_t n) {
@@ -237,6 +260,18 @@ static status run_sign(registry_args *a, error *err) {
     return CHURON_OK;
 }
 
+static status signed_path(const char *word, str *path, error *err) {
+    store_entry e;
+    if (is_path(word)) {
+        str_cat(path, word);
+        return str_check(path, err);
+    }
+    TRY(store_find(word, &e, err));
+    status st = store_content_path(&e, path, err);
+    store_entry_free(&e);
+    return st;
+}
+
 static status run_verify_signature(registry_args *a, error *err) {
     sign_keys *keys = NULL;
     files *f = NULL;
@@ -244,7 +279,7 @@ static status run_verify_signature(registry_args *a, error *err) {
     char id[SIGN_ID];
     if (!a->keys) return error_set(err, CHURON_INVALID, "keys: expected --keys PATH, got nothing");
     status st = sign_keys_load(&keys, a->keys, err);
-    if (st == CHURON_OK) st = store_resolve(a->words[0], &path, err);
+    if (st == CHURON_OK) st = signed_path(a->words[0], &path, err);
     if (st == CHURON_OK) st = files_open(&f, str_cstr(&path), err);
     if (st == CHURON_OK) st = sign_require(f, keys, id, err);
     const char *pairs[] = {"ref", a->words[0], "key", id, NULL};
@@ -263,66 +298,80 @@ const registry_command registry_commands[] = {
      "The content is copied: what happens to SOURCE afterwards does not matter. Versions are immutable.",
      "churon registry add fraud/ --name fraud --derived-from fraud:2 --notes \"new threshold\"",
      "name version notes licence owner source derived-from quantized-from trained-on", 1, 1, REGISTRY_WRITE,
-     run_add, registry_print_line},
+     run_add, registry_print_line, false},
     {"list", "[NAME]", "models, their versions, stages and aliases", NULL,
      "churon registry list\nchuron registry list fraud --json", "", 0, 1, REGISTRY_READ, run_list,
-     registry_print_list},
+     registry_print_list, true},
     {"show", "REF", "everything about one version", "REF is NAME, NAME:VERSION or NAME@ALIAS.",
-     "churon registry show fraud@champion", "lineage", 1, 1, REGISTRY_READ, run_show, registry_print_show},
+     "churon registry show fraud@champion", "lineage", 1, 1, REGISTRY_READ, run_show, registry_print_show,
+     true},
     {"lineage", "REF", "what a version was made of, and what was made of it", NULL,
-     "churon registry lineage fraud:3", "", 1, 1, REGISTRY_READ, run_lineage, registry_print_lineage},
+     "churon registry lineage fraud:3", "", 1, 1, REGISTRY_READ, run_lineage, registry_print_lineage, false},
     {"link", "REF RELATION TARGET", "adds to the lineage: derived_from, quantized_from or trained_on",
      "TARGET is a version (gc keeps it then) or any text.",
      "churon registry link fraud:3 trained_on s3://data/2026-10.parquet", "note", 3, 3, REGISTRY_WRITE,
-     run_link, registry_print_line},
+     run_link, registry_print_line, false},
     {"verified", "REF RESULT", "records that a version was verified on this machine, and with which result",
      NULL, "churon registry verified fraud:3 \"120 golden cases pass\"", "failed", 2, 2, REGISTRY_WRITE,
-     run_verified, registry_print_line},
+     run_verified, registry_print_line, false},
     {"approve", "REF", "says yes to a version that somebody else made", NULL,
      "churon registry approve fraud:3 --reason \"golden cases pass, reviewed\"", "reason", 1, 1,
-     REGISTRY_WRITE, run_approve, registry_print_line},
+     REGISTRY_WRITE, run_approve, registry_print_line, false},
     {"reject", "REF", "says no; an alias can no longer be set to it", NULL,
      "churon registry reject fraud:3 --reason \"biased\"", "reason", 1, 1, REGISTRY_WRITE, run_reject,
-     registry_print_line},
+     registry_print_line, false},
     {"stage", "REF STAGE", "draft, staging, production (needs an approval) or archived", NULL,
      "churon registry stage fraud:3 production --reason \"release 12\"", "reason", 2, 2, REGISTRY_WRITE,
-     run_stage, registry_print_line},
+     run_stage, registry_print_line, false},
     {"alias", "NAME ALIAS VERSION", "has NAME@ALIAS mean this version from now on",
      "champion needs an approved version.", "churon registry alias fraud champion 3", "reason", 3, 3,
-     REGISTRY_WRITE, run_alias, registry_print_line},
+     REGISTRY_WRITE, run_alias, registry_print_line, false},
     {"unalias", "NAME ALIAS", "takes an alias away", NULL, "churon registry unalias fraud canary", "reason",
-     2, 2, REGISTRY_WRITE, run_unalias, registry_print_line},
+     2, 2, REGISTRY_WRITE, run_unalias, registry_print_line, false},
     {"rollback", "NAME", "the alias goes back to the version before", NULL,
      "churon registry rollback fraud --reason \"drift\"", "alias reason", 1, 1, REGISTRY_WRITE, run_rollback,
-     registry_print_line},
+     registry_print_line, false},
     {"owner", "NAME WHO", "who answers for a model", NULL, "churon registry owner fraud risk@example.com", "",
-     2, 2, REGISTRY_WRITE, run_owner, registry_print_line},
+     2, 2, REGISTRY_WRITE, run_owner, registry_print_line, false},
     {"grant", "NAME SUBJECT RIGHT", "call, read, write, promote or admin; none contains another",
      "A model without any grant is open to all; \"*\" is everybody. To call a model is not to read its "
      "files.",
-     "churon registry grant fraud shop call", "", 3, 3, REGISTRY_WRITE, run_grant, registry_print_line},
+     "churon registry grant fraud shop call", "", 3, 3, REGISTRY_WRITE, run_grant, registry_print_line,
+     false},
     {"revoke", "NAME SUBJECT RIGHT", "takes a right away", NULL, "churon registry revoke fraud shop call", "",
-     3, 3, REGISTRY_WRITE, run_revoke, registry_print_line},
+     3, 3, REGISTRY_WRITE, run_revoke, registry_print_line, false},
     {"may", "NAME SUBJECT RIGHT", "has the subject this right? Exit status 0 or 1", NULL,
-     "churon registry may fraud shop call", "", 3, 3, REGISTRY_READ, run_may, registry_print_line},
+     "churon registry may fraud shop call", "", 3, 3, REGISTRY_READ, run_may, registry_print_line, false},
     {"retain", "NAME", "the model's rule for gc; without options: nothing is removed", NULL,
      "churon registry retain fraud --keep-last 10 --keep-days 365", "keep-last keep-days", 1, 1,
-     REGISTRY_WRITE, run_retain, registry_print_line},
+     REGISTRY_WRITE, run_retain, registry_print_line, false},
     {"gc", "", "removes versions beyond the rules and contents that no version has",
      "Never what an alias, staging, production, lineage or a running server uses.",
      "churon registry gc --dry-run\nchuron registry gc --keep-last 5", "dry-run keep-last keep-days", 0, 0,
-     REGISTRY_WRITE, run_gc, registry_print_gc},
+     REGISTRY_WRITE, run_gc, registry_print_gc, false},
     {"check", "[REF]", "is each version's content still what was registered?", NULL, "churon registry check",
-     "", 0, 1, REGISTRY_READ, run_check, registry_print_check},
+     "", 0, 1, REGISTRY_READ, run_check, registry_print_check, false},
     {"audit", "", "who did what and when; --check recomputes the chain of hashes", NULL,
-     "churon registry audit --check", "check model", 0, 0, REGISTRY_READ, run_audit, registry_print_audit},
+     "churon registry audit --check", "check model", 0, 0, REGISTRY_READ, run_audit, registry_print_audit,
+     false},
+    {"import", "PATH",
+     "takes in an MLflow (ONNX), Triton or Hugging Face folder, or an ONNX file with its metadata", NULL,
+     "churon registry import mlruns/0/abc/artifacts/model --name fraud", "name", 1, 1, REGISTRY_WRITE,
+     run_import, registry_print_added, false},
+    {"export", "REF DIR", "writes a version for somebody else: plain, pack, mlflow or triton", NULL,
+     "churon registry export fraud@champion repository/ --format triton", "format", 2, 2, REGISTRY_READ,
+     run_export, registry_print_line, false},
+    {"get", "REF", "brings a version of a registry that a web server shows into this one",
+     "The server needs to show the registry's folder as files; nothing that it sends is believed unchecked.",
+     "churon registry get fraud@champion --home https://models.example.com/registry", "name", 1, 1,
+     REGISTRY_WRITE, run_get, registry_print_line, true},
     {"keygen", "FILE", "makes an Ed25519 key: FILE and FILE.pub", NULL, "churon registry keygen release.pem",
-     "", 1, 1, REGISTRY_NONE, run_keygen, registry_print_line},
+     "", 1, 1, REGISTRY_NONE, run_keygen, registry_print_line, false},
     {"sign", "REF", "signs a version's digest, or the bundle at a path", NULL,
      "churon registry sign fraud:3 --key release.pem", "key", 1, 1, REGISTRY_NONE, run_sign,
-     registry_print_line},
+     registry_print_line, false},
     {"verify-signature", "REF", "is it signed by a trusted key, and unchanged since? Exit status 0 or 1",
      NULL, "churon registry verify-signature fraud@champion --keys release.pem.pub", "keys", 1, 1,
-     REGISTRY_NONE, run_verify_signature, registry_print_line},
+     REGISTRY_NONE, run_verify_signature, registry_print_line, false},
 };
 const size_t registry_n_commands = sizeof registry_commands / sizeof *registry_commands;

@@ -32,6 +32,17 @@ void registry_print_line(const str *json, str *text) {
     json_decref(o);
 }
 
+void registry_print_added(const str *json, str *text) {
+    json_t *o = parse(json), *list = json_object_get(o, "added");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        str_fmt(text, "%s:%s %s (%s, digest %s)\n", word(v, "name"), word(v, "version"),
+                json_is_true(json_object_get(v, "already")) ? "has this content already" : "is registered",
+                word(o, "format"), word(v, "digest"));
+    }
+    json_decref(o);
+}
+
 void registry_print_list(const str *json, str *text) {
     json_t *o = parse(json), *models = json_object_get(o, "models");
     char time[32];

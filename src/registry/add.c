@@ -36,6 +36,8 @@ typedef struct adding {
     int lock;
     origin record;
     const char *kind;
+    const char
+        *main; /* of a folder: the file that is the model; NULL: the folder, or there is only one file */
 } adding;
 
 /* ---- own folder ------------------------------------------------------------------------------------- */
@@ -127,15 +129,28 @@ static status take_whole_file(adding *a, error *err) {
     return st;
 }
 
+static status take_one(adding *a, const char *path, error *err) {
+    files_view v;
+    TRY(files_map(a->from, path, &v, err));
+    status st = take_content(a, path, &v, err);
+    files_unmap(&v);
+    return st;
+}
+
+static status choose_main(adding *a, error *err) {
+    a->main = a->o->main ? a->o->main : place_main(a->from);
+    if (!a->main || files_find(a->from, a->main)) return CHURON_OK;
+    return error_set(err, CHURON_NOT_FOUND, "%s: expected a file %s, got none", files_path_of(a->from),
+                     a->main);
+}
+
 static status take_contents(adding *a, error *err) {
     if (files_kind_of(a->from) != FILES_FOLDER) return take_whole_file(a, err);
+    TRY(choose_main(a, err));
+    if (a->main) TRY(take_one(a, a->main, err)); /* the model's file is the first of the record */
     for (size_t i = 0; i < files_count(a->from); i++) {
-        files_view v;
         const char *path = files_at(a->from, i)->path;
-        TRY(files_map(a->from, path, &v, err));
-        status st = take_content(a, path, &v, err);
-        files_unmap(&v);
-        TRY(st);
+        if (!a->main || strcmp(path, a->main) != 0) TRY(take_one(a, path, err));
     }
     return CHURON_OK;
 }
@@ -145,7 +160,7 @@ static status seal(adding *a, error *err) {
     files *placed;
     str path = {0};
     str_cat(&path, str_cstr(&a->done));
-    if (files_kind_of(a->from) != FILES_FOLDER) str_fmt(&path, "/%s", a->record.files[0].name);
+    if (a->main || files_kind_of(a->from) != FILES_FOLDER) str_fmt(&path, "/%s", a->record.files[0].name);
     status st = str_check(&path, err);
     if (st == CHURON_OK) st = files_open(&placed, str_cstr(&path), err);
     if (st == CHURON_OK) {

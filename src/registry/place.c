@@ -4,12 +4,15 @@
 
 #include "base/clock.h"
 #include "base/disk.h"
+#include "base/mem.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,19 +85,51 @@ status place_blob(const registry *r, const char *own, const char *digest, const 
     return st;
 }
 
-status place_digest(const files *placed, const origin *record, char hex[DIGEST_HEX], error *err) {
-    if (files_kind_of(placed) == FILES_PACK) return files_digest(placed, hex, err);
-    if (files_kind_of(placed) == FILES_SINGLE) {
-        memcpy(hex, record->files[0].digest, DIGEST_HEX);
-        return CHURON_OK;
-    }
-    str text = {0}; /* the record's files are in byte order of their paths */
+static int by_name(const void *a, const void *b) {
+    const origin_file *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Of several files: as files.h says of a folder. */
+static status digest_list(const origin *record, char hex[DIGEST_HEX], error *err) {
+    const origin_file **sorted = mem_alloc(record->n_files * sizeof *sorted);
+    str text = {0};
+    if (!sorted) return error_no_memory(err, "list of files", record->n_files * sizeof *sorted);
+    for (size_t i = 0; i < record->n_files; i++) sorted[i] = &record->files[i];
+    qsort(sorted, record->n_files, sizeof *sorted, by_name);
     for (size_t i = 0; i < record->n_files; i++)
-        str_fmt(&text, "%s  %s\n", record->files[i].digest, record->files[i].name);
+        str_fmt(&text, "%s  %s\n", sorted[i]->digest, sorted[i]->name);
     status st = str_check(&text, err);
     if (st == CHURON_OK) st = digest_bytes(str_cstr(&text), text.len, hex, err);
+    mem_free(sorted);
     str_free(&text);
     return st;
+}
+
+status place_digest(const files *placed, const origin *record, char hex[DIGEST_HEX], error *err) {
+    if (files_kind_of(placed) == FILES_PACK && record->n_files == 1) return files_digest(placed, hex, err);
+    if (files_kind_of(placed) == FILES_FOLDER || record->n_files > 1) return digest_list(record, hex, err);
+    memcpy(hex, record->files[0].digest, DIGEST_HEX);
+    return CHURON_OK;
+}
+
+static bool is_model(const char *path) {
+    size_t n = strlen(path);
+    return n > 5 && (strcasecmp(path + n - 5, ".onnx") == 0 || strcasecmp(path + n - 5, ".gguf") == 0);
+}
+
+const char *place_main(const files *folder) {
+    const char *only = NULL;
+    size_t n = 0;
+    if (files_find(folder, "bundle.yaml") || files_find(folder, "config.json")) return NULL;
+    for (size_t i = 0; i < files_count(folder); i++) {
+        const char *path = files_at(folder, i)->path;
+        if (!is_model(path)) continue;
+        if (strstr(path, "-00001-of-")) return path;
+        only = path;
+        n++;
+    }
+    return n == 1 ? only : NULL;
 }
 
 static status sync_below(str *path, int depth, error *err) {

@@ -15,8 +15,10 @@ void place_clean_partial(const registry *r);
  * *mtime_ns becomes that of `to`. */
 MUST_USE status place_blob(const registry *r, const char *own, const char *digest, const char *to,
                            int64_t *mtime_ns, error *err);
-/* The digest of what the record lists: no byte is read but a pack's table. */
+/* The digest of what the record lists: no byte is read but a pack's table. `placed`: what the model is. */
 MUST_USE status place_digest(const files *placed, const origin *record, char hex[DIGEST_HEX], error *err);
+/* The file of a folder that is the model by itself (registry_add_options.main), or NULL. */
+const char *place_main(const files *folder);
 MUST_USE status place_sync_tree(const char *folder, error *err);
 
 /* Within a transaction: the rows of a new version, @latest, the log. `owner`, `licence` may be NULL. */

@@ -42,12 +42,16 @@ const char *registry_actor(const registry *r);
 typedef status (*registry_verify_fn)(void *user, const char *path, str *result, error *err);
 
 typedef struct registry_add_options {
-    const char *name;                                       /* NULL: from the source's name */
-    const char *version;                                    /* NULL: one more than the highest number */
-    const char *source;                                     /* where it came from; NULL: the path */
-    const char *notes;                                      /* NULL: none */
-    const char *licence;                                    /* NULL: not said */
-    const char *owner;                                      /* of a new model; NULL: the actor */
+    const char *name;    /* NULL: from the source's name */
+    const char *version; /* NULL: one more than the highest number */
+    const char *source;  /* where it came from; NULL: the path */
+    const char *notes;   /* NULL: none */
+    const char *licence; /* NULL: not said */
+    const char *owner;   /* of a new model; NULL: the actor */
+    /* Of a folder: the file that is the model, the others are its company. NULL: the only .onnx or .gguf (or
+     * the first part of one) of a folder without bundle.yaml and config.json; else the folder as a whole is
+     * the model. */
+    const char *main;
     const char *derived_from, *quantized_from, *trained_on; /* lineage: NAME:VERSION or any text; NULL */
     registry_verify_fn verify;
     void *user;

@@ -13,7 +13,9 @@ static status sign_stored(registry *r, const version_row *v, const char *key_pat
     files *f = NULL;
     char digest[DIGEST_HEX];
     TRY(store_load(&e, str_cstr(&r->home), v->name, v->version, err));
-    status st = files_open(&f, str_cstr(&e.path), err);
+    str path = {0};
+    status st = store_content_path(&e, &path, err);
+    if (st == CHURON_OK) st = files_open(&f, str_cstr(&path), err);
     if (st == CHURON_OK) st = files_verify(f, false, err);
     if (st == CHURON_OK) st = files_digest(f, digest, err);
     if (st == CHURON_OK && strcmp(digest, v->digest) != 0) {
@@ -23,6 +25,7 @@ static status sign_stored(registry *r, const version_row *v, const char *key_pat
     if (st == CHURON_OK) st = sign_digest(key_path, digest, key_id, signature, err);
     if (st == CHURON_OK) st = sign_files(f, key_path, key_id, err);
     files_close(f);
+    str_free(&path);
     store_entry_free(&e);
     return st;
 }

@@ -82,9 +82,11 @@ status store_load(store_entry *out, const char *home, const char *name, const ch
         memcpy(out->file_digest, o.files[0].digest, DIGEST_HEX);
         memcpy(out->digest, o.digest[0] ? o.digest : o.files[0].digest, DIGEST_HEX);
         out->folder = o.folder;
+        out->several = !o.folder && o.digest[0] && o.n_files > 1;
         for (size_t i = 0; i < o.n_files; i++) out->bytes += o.files[i].bytes;
         out->added = o.added;
         str_cat(&out->path, str_cstr(&dir));
+        out->folder_bytes = out->path.len;
         if (!o.folder) str_fmt(&out->path, "/%s", o.files[0].name);
         str_add(&out->source, str_cstr(&o.source), o.source.len);
         st = str_check(&out->path, err);
@@ -94,6 +96,11 @@ status store_load(store_entry *out, const char *home, const char *name, const ch
     origin_free(&o);
     if (st != CHURON_OK) store_entry_free(out);
     return st;
+}
+
+status store_content_path(const store_entry *e, str *path, error *err) {
+    str_add(path, str_cstr(&e->path), e->several ? e->folder_bytes : e->path.len);
+    return str_check(path, err);
 }
 
 static status listing_add(store_listing *l, store_entry *e, error *err) {

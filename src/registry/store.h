@@ -28,9 +28,11 @@ typedef struct store_entry {
     char digest[DIGEST_HEX];      /* of the whole: a file's own, a bundle's as files.h says */
     char file_digest[DIGEST_HEX]; /* of the first file */
     bool folder;                  /* the model is the folder */
+    bool several;                 /* digest is that of several files, of which path is the model's */
     uint64_t bytes;               /* of all its files */
     int64_t added;                /* seconds since 1970 */
     str path;                     /* of its (first) file, or of its folder */
+    size_t folder_bytes;          /* of path: its version's folder */
     str source;                   /* as it was given to pull or add */
 } store_entry;
 
@@ -59,6 +61,9 @@ void store_listing_free(store_listing *l);
 /* One version by its folder's name. */
 MUST_USE status store_load(store_entry *out, const char *home, const char *name, const char *version,
                            error *err);
+
+/* Appends the path of what `digest` is of: the folder of several files, or the one file. */
+MUST_USE status store_content_path(const store_entry *e, str *path, error *err);
 
 /* What identifies the model at `path`: of a file its SHA-256, of a folder or a pack the bundle's digest
  * (files.h). As recorded if it is a file of the store whose size and time are those recorded (no byte is

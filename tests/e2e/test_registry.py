@@ -13,6 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 
 import pytest
@@ -434,3 +435,176 @@ def test_damaged_database(reg):
     (reg.home / "registry.db").write_bytes(b"")
     reg("add", "two", "--name", "m")  # an empty file is a database without tables: the folders are taken in
     assert reg.versions("m") == ["2", "1"]
+
+
+# ---- other registries ------------------------------------------------------------------------------------
+
+
+def onnx_model(path, **more):
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    import numpy as np
+
+    w = numpy_helper.from_array(np.arange(8000, dtype=np.float32).reshape(4, 2000), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2000])], [w])
+    model = helper.make_model(graph, producer_name="the trainer", producer_version="2.1", opset_imports=[helper.make_opsetid("", 17)])
+    model.model_version = 7
+    helper.set_model_props(model, {"author": "ann", "license": "MIT"})
+    onnx.save_model(model, path, **more)
+    return model
+
+
+def test_import_onnx_with_metadata(reg):
+    onnx_model(reg.folder / "net.onnx")
+    got = reg.json("import", "net.onnx")
+    assert got["format"] == "onnx" and got["added"][0]["name"] == "net"
+    show = reg.json("show", "net")
+    assert "the trainer 2.1" in show["notes"] and "model version 7" in show["notes"] and "author: ann" in show["notes"]
+    assert show["licence"] == "MIT"
+    onnx_model(reg.folder / "ext.onnx", save_as_external_data=True, location="ext.data", size_threshold=100)
+    assert "external data" in reg("import", "ext.onnx", code=1)
+    (reg.folder / "bad.onnx").write_bytes(b"\x08\x08garbage")
+    reg("import", "bad.onnx", code=1)
+    assert reg.versions("bad") == []
+
+
+def test_mlflow_both_ways(reg, churon):
+    folder = reg.folder / "mlflow"
+    folder.mkdir()
+    onnx_model(folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=100)
+    (folder / "MLmodel").write_text("artifact_path: model\nflavors:\n  onnx:\n    data: model.onnx\n    onnx_version: 1.16.0\n"
+                                    "  python_function:\n    loader_module: mlflow.onnx\nmlflow_version: 2.14.1\nrun_id: 0123abcd\n"
+                                    "utc_time_created: '2026-01-02 03:04:05'\n")
+    got = reg.json("import", "mlflow", "--name", "m")
+    assert got["format"] == "mlflow"
+    show = reg.json("show", "m:1")
+    assert show["kind"] == "file" and show["source"] == "mlflow:0123abcd" and "mlflow_version: 2.14.1" in show["notes"]
+    assert show["lineage"][0]["target"] == "mlflow:0123abcd"
+    # The model's file is what the name means; its data lies beside it.
+    inspect = subprocess.run([churon, "inspect", "m", "--json"], env=reg.env, capture_output=True, text=True)
+    assert inspect.returncode == 0, inspect.stderr
+    reg("check")
+    reg("keygen", "k")
+    reg("sign", "m:1", "--key", "k")
+    reg("verify-signature", "m", "--keys", "k.pub")
+    import yaml
+    onnx_model(reg.folder / "net.onnx")
+    reg("import", "net.onnx")
+    reg("export", "net:1", "out", "--format", "mlflow")
+    model = yaml.safe_load((reg.folder / "out" / "MLmodel").read_text())
+    assert model["flavors"]["onnx"]["data"] == "net.onnx" and model["flavors"]["python_function"]["loader_module"] == "mlflow.onnx"
+    assert json.loads(model["signature"]["inputs"]) == [{"name": "x", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, 4]}}]
+    assert model["metadata"]["churon_digest"] == reg.json("show", "net")["digest"]
+    assert reg.json("import", "out", "--name", "back")["format"] == "mlflow"
+    for text, word in (("flavors:\n  sklearn:\n    data: x\n", "onnx"), ("flavors: [", "YAML"),
+                       ("flavors:\n  onnx:\n    data: ../../etc/passwd\n", "data"), ("flavors:\n  onnx:\n    data: none.onnx\n", "none.onnx"),
+                       ("a: &a [x,x]\nb: &b [*a,*a]\nflavors: *b\n", "onnx")):
+        (folder / "MLmodel").write_text(text)
+        assert word in reg("import", "mlflow", "--name", "bad", code=1)
+
+
+def test_triton_both_ways(reg):
+    repository = reg.folder / "repo"
+    for name, platform in (("net", 'platform: "onnxruntime_onnx"'), ("other", 'backend: "onnxruntime"')):
+        for version in ("1", "3"):
+            (repository / name / version).mkdir(parents=True)
+            onnx_model(repository / name / version / "model.onnx")
+        (repository / name / "config.pbtxt").write_text(
+            f'# comment with name: "wrong"\ninput [ {{ name: "x" data_type: TYPE_FP32 dims: [ 4 ] }} ]\nname: "{name}"\n{platform}\nmax_batch_size: 8\n')
+    got = reg.json("import", "repo")
+    assert got["format"] == "triton" and {(a["name"], a["version"]) for a in got["added"]} == {(n, v) for n in ("net", "other") for v in "13"}
+    assert reg.json("show", "net:3")["digest"] == hashlib.sha256((repository / "net/3/model.onnx").read_bytes()).hexdigest()
+    reg("export", "net:3", "out", "--format", "triton")
+    text = (reg.folder / "out/net/config.pbtxt").read_text()
+    assert 'platform: "onnxruntime_onnx"' in text and "data_type: TYPE_FP32" in text and "dims: [ -1, 4 ]" in text
+    assert (reg.folder / "out/net/3/model.onnx").read_bytes() == (repository / "net/3/model.onnx").read_bytes()
+    (repository / "net" / "config.pbtxt").write_text('platform: "tensorrt_plan"')
+    assert "tensorrt_plan" in reg("import", "repo/net", code=1)
+    (repository / "net" / "config.pbtxt").write_text('name: "unfinished')
+    reg("import", "repo/net", "--name", "again")
+    assert reg.versions("again") == ["3", "1"]
+
+
+def test_export_plain_and_pack(reg, churon):
+    reg("add", "one", "--name", "m")
+    reg("export", "m:1", "out")
+    subprocess.run(["diff", "-r", "one", "out"], cwd=reg.folder, check=True)
+    reg("export", "m:1", "out.churon", "--format", "pack")
+    done = subprocess.run([churon, "pack", "--check", "out.churon", "--json"], cwd=reg.folder, env=reg.env, capture_output=True, text=True)
+    assert json.loads(done.stdout)["digest"] == reg.json("show", "m:1")["digest"]
+    assert "model.onnx" in reg("export", "m:1", "x", "--format", "mlflow", code=1)
+    assert "format" in reg("export", "m:1", "x", "--format", "tar", code=1)
+    assert "empty folder" in reg("export", "m:1", "out", code=1)
+    reg("grant", "m", "shop", "call")
+    assert "right read" in reg("export", "m:1", "y", "--by", "shop", code=1)
+
+
+def test_hugging_face_folder(reg):
+    folder = reg.folder / "hf"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors", ".gitattributes"):
+        (folder / name).write_text("{}")
+    assert reg.json("import", "hf")["format"] == "huggingface"
+    show = reg.json("show", "hf")
+    assert show["kind"] == "folder" and {f["path"] for f in show["files"]} == {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+# ---- over HTTP -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(churon, tmp_path):
+    """A registry whose folder a plain web server shows; .url."""
+    import functools
+    import http.server
+
+    (tmp_path / "there").mkdir()
+    far = Registry(churon, tmp_path / "there")
+    far("add", "one", "--name", "m")
+    far("add", "two", "--name", "m", "--notes", "second")
+    far("keygen", "k")
+    far("sign", "m:1", "--key", "k")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(far.home)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    far.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield far
+    server.shutdown()
+
+
+def test_read_only_over_http(reg, served):
+    url = ("--home", served.url)
+    assert [v["version"] for v in reg.json("list", *url)["models"][0]["versions"]] == ["2", "1"]
+    assert reg.json("show", "m", *url)["notes"] == "second"
+    assert "m" in reg("list", *url)
+    got = reg.json("get", "m:1", *url)
+    assert got["digest"] == served.json("show", "m:1")["digest"]
+    assert reg.json("get", "m:1", *url)["already"]
+    reg("verify-signature", "m:1", "--keys", served.folder / "k.pub")
+    assert served.url in reg.json("show", "m:1")["source"]
+    for args, word in ((("show", "none"), "none"), (("show", "m:9"), "m:9"), (("list", "none"), "none"), (("get", "m@champion"), "champion")):
+        assert word in reg(*args, *url, code=1)
+    assert "home" in reg("add", "one", *url, code=2)
+    assert "home" in reg("get", "m:1", code=1)
+    reg.consistent()
+
+
+@pytest.mark.parametrize("change,word", [
+    (lambda v: v["files"][0].update(path="../../../evil"), "path"), (lambda v: v["files"][0].update(sha256="0" * 64), ""),
+    (lambda v: v["files"][0].update(sha256="zz"), "sha256"), (lambda v: v.update(digest="0" * 64), "digest"),
+    (lambda v: v["files"].pop(), "digest"), (lambda v: v.update(files=[]), "files"), (lambda v: v["files"][0].update(bytes=-1), "bytes"),
+    (lambda v: v["files"].append({"path": "more.bin", "bytes": 3, "sha256": "1" * 64}), "")])
+def test_a_server_that_lies(reg, served, change, word):
+    index = json.loads((served.home / "index.json").read_text())
+    change(next(v for v in index["models"][0]["versions"] if v["version"] == "1"))
+    (served.home / "index.json").write_text(json.dumps(index))
+    assert word in reg("get", "m:1", "--home", served.url, code=1)
+    assert reg.json("list")["models"] == [] and not (reg.folder / "evil").exists()
+    reg("gc")
+    assert list((reg.home / "partial").iterdir()) == []
