@@ -82,6 +82,19 @@ static void run_layer_norm(const row_data *d) {
     d->k->layer_norm(d->x, d->x, d->x, d->n, 1e-5f, d->y);
 }
 
+/* 192 rows of 256 columns: d->x is 49152 values long. */
+static void run_vector_matrix(const row_data *d) {
+    d->k->vector_matrix(d->x, d->x, 256, d->n / 256, 256, d->y);
+}
+
+static void run_widen_f16(const row_data *d) {
+    d->k->widen_f16((const uint16_t *)(const void *)d->x, d->y, d->n);
+}
+
+static void run_narrow_f16(const row_data *d) {
+    d->k->narrow_f16(d->x, (uint16_t *)(void *)d->y, d->n);
+}
+
 static void run_unary_erf(const row_data *d) {
     d->k->unary(UNARY_F32_ERF, 0, 0, d->x, d->y, d->n);
 }
@@ -151,6 +164,9 @@ static const struct row_case {
     {"exp 49152", 49152, 1, run_exp},
     {"softmax 1024", 1024, 0, run_softmax},
     {"layer_norm 768", 768, 0, run_layer_norm},
+    {"vector_matrix 192x256", 49152, 0, run_vector_matrix},
+    {"widen_f16 49152", 49152, 1, run_widen_f16},
+    {"narrow_f16 49152", 49152, 1, run_narrow_f16},
     {"unary erf 49152", 49152, 1, run_unary_erf},
     {"unary log 49152", 49152, 1, run_unary_log},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},

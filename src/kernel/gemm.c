@@ -22,6 +22,11 @@ void gemm_pack(const float *b, size_t row, size_t col, size_t k, size_t n, size_
         const float *from = b + p * GEMM_PANEL * col;
         float *to = out + p * GEMM_PANEL * k;
         const size_t width = n - p * GEMM_PANEL < GEMM_PANEL ? n - p * GEMM_PANEL : GEMM_PANEL;
+        if (row == 1 && width == GEMM_PANEL) {
+            for (size_t i = 0; i < k; i++, to += GEMM_PANEL)
+                for (size_t j = 0; j < GEMM_PANEL; j++) to[j] = from[i + j * col];
+            continue;
+        }
         for (size_t i = 0; i < k; i++, to += GEMM_PANEL) {
             if (col == 1 && width == GEMM_PANEL) {
                 memcpy(to, from + i * row, GEMM_PANEL * sizeof *to);

@@ -213,6 +213,12 @@ typedef struct kernels {
     /* y = (x - mean) / sqrt(variance + eps) * w + b; w and b may be NULL; y may be x. Sums in f32. */
     void (*layer_norm)(const float *x, const float *w, const float *b, size_t n, float eps, float *y);
     void (*unary)(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
+    /* y[j] = sum over i < k of a[i] * b[i*ldb + j], for j < n: a chain of fused multiply-adds each, i
+     * ascending, from zero. */
+    void (*vector_matrix)(const float *a, const float *b, size_t ldb, size_t k, size_t n, float *y);
+    /* Between f16 and f32, to nearest, ties to even. */
+    void (*widen_f16)(const uint16_t *x, float *y, size_t n);
+    void (*narrow_f16)(const float *x, uint16_t *y, size_t n);
 
     /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */
     void (*gemm_tile)(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);

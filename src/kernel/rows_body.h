@@ -1,4 +1,5 @@
-/* rows_body.h: softmax and layer normalization of one row, once for every instruction set (lanes.h).
+/* rows_body.h: softmax, layer normalization and the product with a matrix of one row, once for every
+ * instruction set (lanes.h).
  *
  * Sums and maxima run in LANES independent chains, value i in chain i % LANES, then the tree of
  * kernel/vector.h, so all instruction sets round alike. The last values of a row are taken through a buffer
@@ -99,4 +100,27 @@ static void layer_norm_row(const float *x, const float *w, const float *b, size_
         }
         rows_put(y, n, i, v);
     }
+}
+
+/* Values of y [n] and `rows` rows of b at a time: as many streams as the processor reads ahead. */
+static inline void add_rows(const float *a, const float *b, size_t ldb, size_t rows, bool first, size_t n,
+                            float *y) {
+    V s[8];
+    for (size_t r = 0; r < rows; r++) s[r] = v_set(a[r]);
+    size_t j = 0;
+    for (; j + V_LANES <= n; j += V_LANES) {
+        V acc = first ? v_set(0.0f) : v_load(y + j);
+        for (size_t r = 0; r < rows; r++) acc = v_fma(s[r], v_load(b + r * ldb + j), acc);
+        v_store(y + j, acc);
+    }
+    if (j == n) return;
+    V acc = first ? v_set(0.0f) : v_load_part(y + j, n - j);
+    for (size_t r = 0; r < rows; r++) acc = v_fma(s[r], v_load_part(b + r * ldb + j, n - j), acc);
+    v_store_part(y + j, n - j, acc);
+}
+
+static void vector_matrix_row(const float *a, const float *b, size_t ldb, size_t k, size_t n, float *y) {
+    size_t i = 0;
+    for (; i + 8 <= k; i += 8) add_rows(a + i, b + i * ldb, ldb, 8, i == 0, n, y);
+    if (i < k || k == 0) add_rows(a + i, b + i * ldb, ldb, k - i, i == 0, n, y);
 }

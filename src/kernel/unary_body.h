@@ -52,7 +52,7 @@ static inline V v_log(V x) {
     y = v_fma(v_set(-0.5f), ff, y);
     y = v_fma(e, v_set(LOG_LN2_HI), v_add(y, f));
     y = v_select(v_less(x, v_set(0.0f)), v_set(NAN), y);
-    y = v_select(v_less(v_abs(x), v_set(0x1p-149f)), v_set(-INFINITY), y);
+    y = v_select(v_less(v_set(0.0f), v_abs(x)), y, v_set(-INFINITY)); /* also where denormals count as 0 */
     return v_select(v_less(v_set(FLT_MAX), x), x,
                     v_select(v_less(x, v_set(INFINITY)), y, x)); /* NaN, infinity */
 }

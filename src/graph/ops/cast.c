@@ -218,6 +218,7 @@ typedef struct cast_job {
     const cast_state *s;
     const tensor *x;
     tensor *out;
+    const kernels *kernels;
 } cast_job;
 
 static void cast_range(void *ctx, size_t begin, size_t end) {
@@ -226,11 +227,26 @@ static void cast_range(void *ctx, size_t begin, size_t end) {
     size_t size = tensor_elem_size(j->x), out_size = tensor_elem_size(j->out);
     const char *x = j->x->data;
     char *y = j->out->data;
-    if (from == ELEM_F32 && (to == ELEM_F16 || to == ELEM_BF16)) {
+    if (from == ELEM_F32 && to == ELEM_F16) {
+        j->kernels->narrow_f16((const float *)j->x->data + begin, (uint16_t *)j->out->data + begin,
+                               end - begin);
+        return;
+    }
+    if (from == ELEM_F16 && to == ELEM_F32) {
+        j->kernels->widen_f16((const uint16_t *)j->x->data + begin, (float *)j->out->data + begin,
+                              end - begin);
+        return;
+    }
+    if (from == ELEM_F32 && to == ELEM_BOOL) {
+        const float *v = (const float *)j->x->data + begin;
+        for (size_t i = 0; i < end - begin; i++) ((uint8_t *)j->out->data)[begin + i] = v[i] != 0;
+        return;
+    }
+    if (from == ELEM_F32 && to == ELEM_BF16) {
         elem_from_f32(to, (const float *)j->x->data + begin, y + begin * out_size, end - begin, false);
         return;
     }
-    if (to == ELEM_F32 && (from == ELEM_F16 || from == ELEM_BF16)) {
+    if (to == ELEM_F32 && from == ELEM_BF16) {
         elem_to_f32(from, x + begin * size, (float *)j->out->data + begin, end - begin);
         return;
     }
@@ -366,7 +382,7 @@ static status run_cast(op_run *r, error *err) {
     TRY(run_out(r, 0, &out, err));
     if (to == ELEM_STRING) return to_text(r, x, out, err);
     if (x->type == ELEM_STRING) return from_text(r, s, x, out, err);
-    cast_job j = {s, x, out};
+    cast_job j = {s, x, out, run_kernels(r)};
     run_parallel(r, x->count, (double)x->count * 3, cast_range, &j);
     return CHURON_OK;
 }

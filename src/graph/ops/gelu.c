@@ -31,9 +31,10 @@ static void gelu_f32(void *ctx, size_t from, size_t to) {
                                                   : UNARY_F32_SWISH;
     if (bias) {
         size_t at = from % j->n_bias;
-        for (size_t i = 0; i < to - from; i++) {
-            y[i] = x[i] + bias[at];
-            at = at + 1 < j->n_bias ? at + 1 : 0;
+        for (size_t i = 0; i < to - from; at = 0) {
+            const size_t n = j->n_bias - at < to - from - i ? j->n_bias - at : to - from - i;
+            for (size_t k = 0; k < n; k++) y[i + k] = x[i + k] + bias[at + k];
+            i += n;
         }
         x = y;
     }

@@ -1,6 +1,7 @@
 #include "graph/ops/gemm.h"
 
 #include "base/mem.h"
+#include "kernel/gemm.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,28 +11,31 @@
 enum {
     LANES = PACK_ROWS,
     BLOCK_BYTES = 1 << 20, /* of packed B that is made at once: half of a usual second-level cache */
-    SERIAL_WORK = 1 << 17  /* multiply-adds that do not pay for waking a team */
+    IN_PLACE_ROWS = 4,
+    SERIAL_WORK = 1 << 17 /* multiply-adds that do not pay for waking a team */
 };
 
 static size_t groups_of(size_t n) {
     return (n + LANES - 1) / LANES;
 }
 
-/* Columns [j0, j0+LANES) of b to [k][LANES]. */
-static void pack_group(const float *b, size_t k, size_t n, size_t row_stride, size_t col_stride, size_t j0,
-                       float *to) {
-    size_t width = n - j0 < LANES ? n - j0 : LANES;
-    b += j0 * col_stride;
-    if (col_stride == 1) {
-        for (size_t p = 0; p < k; p++) {
-            memcpy(to + p * LANES, b + p * row_stride, width * sizeof(float));
-            if (width < LANES) memset(to + p * LANES + width, 0, (LANES - width) * sizeof(float));
-        }
+/* Groups [g0, g1) of columns of b to [g1 - g0][k][LANES]. Rows of b that lie together are read along. */
+static void pack_panels(const float *b, size_t k, size_t n, size_t row_stride, size_t col_stride, size_t g0,
+                        size_t g1, float *to) {
+    if (col_stride != 1) {
+        gemm_pack(b + g0 * LANES * col_stride, row_stride, col_stride, k, n - g0 * LANES, 0, g1 - g0, to);
         return;
     }
-    if (width < LANES) memset(to, 0, k * LANES * sizeof(float));
-    for (size_t j = 0; j < width; j++)
-        for (size_t p = 0; p < k; p++) to[p * LANES + j] = b[j * col_stride + p * row_stride];
+    const size_t whole = n / LANES < g1 ? n / LANES : g1, rest = n % LANES;
+    for (size_t p = 0; p < k; p++) {
+        const float *from = b + p * row_stride + g0 * LANES;
+        float *row = to + p * LANES;
+        for (size_t g = g0; g < whole; g++, from += LANES, row += k * LANES)
+            memcpy(row, from, LANES * sizeof *row);
+        if (whole == g1) continue;
+        memcpy(row, from, rest * sizeof *row);
+        memset(row + rest, 0, (LANES - rest) * sizeof *row);
+    }
 }
 
 static packed describe(size_t k, size_t n, void *data) {
@@ -48,8 +52,7 @@ status gemm_pack_create(gemm_packed *out, const float *b, size_t k, size_t n, si
     size_t bytes = count * sizeof(float);
     out->memory = mem_aligned(64, bytes ? bytes : 64);
     if (!out->memory) return error_no_memory(err, "packed matrix", bytes);
-    for (size_t g = 0; g < groups_of(n); g++)
-        pack_group(b, k, n, row_stride, col_stride, g * LANES, (float *)out->memory + g * LANES * k);
+    pack_panels(b, k, n, row_stride, col_stride, 0, groups_of(n), out->memory);
     out->w = describe(k, n, out->memory);
     return CHURON_OK;
 }
@@ -113,7 +116,6 @@ static void finish(const gemm_epilogue *e, size_t m, size_t j0, size_t j1, size_
 struct gemm_plan {
     const kernels *kernels;
     const gemm_call *calls;
-    const float *const *dense; /* A of each call as dense rows */
     size_t n_calls, block_groups;
     const gemm_epilogue *epilogue;
     char *scratch; /* per member: packed block, then the kernel's */
@@ -122,33 +124,57 @@ struct gemm_plan {
     bool by_call;
 };
 
-/* Groups [g0, g1) of columns and rows [i0, i1). */
+/* Rows [i0, i1) of A times columns [j0, j1), whose panels lie at b. */
+static void run_panels(const gemm_plan *job, const gemm_call *call, const float *b, size_t j0, size_t j1,
+                       size_t i0, size_t i1, float *scratch) {
+    gemm g = {.n = j1 - j0,
+              .k = call->k,
+              .a = call->a + i0 * call->a_row,
+              .a_row = call->a_row,
+              .a_k = call->a_col,
+              .n_runs = 1,
+              .run = call->k,
+              .b = b,
+              .c = call->c + i0 * call->ldc + j0,
+              .c_row = call->ldc,
+              .c_panel = GEMM_PANEL,
+              .low = -INFINITY,
+              .high = INFINITY};
+    gemm_run(job->kernels, &g, 0, i1 - i0, 0, gemm_panels(g.n), scratch);
+}
+
+/* Few rows do not pay for packing B. */
+static bool reads_b_in_place(const gemm_call *call) {
+    return !call->packed && call->m <= IN_PLACE_ROWS && call->b_col == 1 &&
+           (call->a_col == 1 || call->k <= 1);
+}
+
+/* Panels [g0, g1) and rows [i0, i1). */
 static void run_part(const gemm_plan *job, size_t index, size_t g0, size_t g1, size_t i0, size_t i1,
                      char *scratch) {
     const gemm_call *call = &job->calls[index];
+    const size_t last = g1 * LANES < call->n ? g1 * LANES : call->n;
     if (i0 == i1 || g0 == g1) return;
-    float *c = call->c + i0 * call->ldc;
-    activations x = {.cols = call->k, .f32 = job->dense[index] + i0 * call->k};
-    size_t m = i1 - i0;
+    float *c = call->c + i0 * call->ldc, *work = (float *)(void *)(scratch + job->block_bytes);
+    if (reads_b_in_place(call)) {
+        for (size_t i = i0; i < i1; i++)
+            job->kernels->vector_matrix(call->a + i * call->a_row, call->b + g0 * LANES, call->b_row, call->k,
+                                        last - g0 * LANES, call->c + i * call->ldc + g0 * LANES);
+        finish(job->epilogue, i1 - i0, g0 * LANES, last, i0, c, call->ldc);
+        return;
+    }
     for (size_t g = g0, end; g < g1; g = end) {
-        size_t j0 = g * LANES, j1;
-        if (call->k == 0) {
-            end = g1, j1 = end * LANES < call->n ? end * LANES : call->n;
-            for (size_t i = 0; i < m; i++) memset(c + i * call->ldc + j0, 0, (j1 - j0) * sizeof(float));
-        } else if (call->packed) {
-            end = g1, j1 = end * LANES < call->n ? end * LANES : call->n;
-            job->kernels->matmul(&call->packed->w, g, end, &x, m, c, call->ldc, scratch + job->block_bytes);
+        end = call->packed || g1 - g < job->block_groups ? g1 : g + job->block_groups;
+        const size_t j0 = g * LANES, j1 = end * LANES < call->n ? end * LANES : call->n;
+        const float *panels = (const float *)(void *)scratch;
+        if (call->packed) {
+            panels = (const float *)(const void *)call->packed->w.data + g * LANES * call->k;
         } else {
-            end = g + job->block_groups < g1 ? g + job->block_groups : g1;
-            j1 = end * LANES < call->n ? end * LANES : call->n;
-            float *block = (float *)scratch;
-            for (size_t i = g; i < end; i++)
-                pack_group(call->b, call->k, call->n, call->b_row, call->b_col, i * LANES,
-                           block + (i - g) * LANES * call->k);
-            packed w = describe(call->k, j1 - j0, block);
-            job->kernels->matmul(&w, 0, end - g, &x, m, c + j0, call->ldc, scratch + job->block_bytes);
+            pack_panels(call->b, call->k, call->n, call->b_row, call->b_col, g, end,
+                        (float *)(void *)scratch);
         }
-        finish(job->epilogue, m, j0, j1, i0, c, call->ldc);
+        run_panels(job, call, panels, j0, j1, i0, i1, work);
+        finish(job->epilogue, i1 - i0, j0, j1, i0, c, call->ldc);
     }
 }
 
@@ -175,38 +201,16 @@ static void run_member(void *ctx, const pool_member *me) {
     }
 }
 
-/* A of every call as dense rows: its own memory or a copy. */
-static status dense_rows(op_run *r, const gemm_call *calls, size_t n, const float *const **out, error *err) {
-    void *memory;
-    TRY(run_scratch(r, n * sizeof(float *), &memory, err));
-    const float **list = memory;
-    for (size_t c = 0; c < n; c++) {
-        const gemm_call *call = &calls[c];
-        list[c] = call->a;
-        if ((call->a_col == 1 || call->k <= 1) && (call->a_row == call->k || call->m <= 1)) continue;
-        TRY(run_scratch(r, call->m * call->k * sizeof(float), &memory, err));
-        float *to = memory;
-        for (size_t i = 0; i < call->m; i++)
-            for (size_t p = 0; p < call->k; p++)
-                to[i * call->k + p] = call->a[i * call->a_row + p * call->a_col];
-        list[c] = to;
-    }
-    *out = (const float *const *)list;
-    return CHURON_OK;
-}
-
 static status fill_plan(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e,
                         gemm_plan *job, error *err) {
     *job = (gemm_plan){.kernels = run_kernels(r), .calls = calls, .n_calls = n_calls, .epilogue = e};
-    TRY(dense_rows(r, calls, n_calls, &job->dense, err));
-    size_t max_k = 1, max_m = 1, max_n = 1;
+    size_t max_k = 1, max_n = 1;
     bool packs = false;
     double work = 0;
     for (size_t i = 0; i < n_calls; i++) {
         if (calls[i].k > max_k) max_k = calls[i].k;
-        if (calls[i].m > max_m) max_m = calls[i].m;
         if (calls[i].n > max_n) max_n = calls[i].n;
-        packs |= !calls[i].packed;
+        packs |= !calls[i].packed && !reads_b_in_place(&calls[i]);
         work += (double)calls[i].m * (double)calls[i].n * (double)calls[i].k;
     }
     size_t group_bytes = max_k * LANES * sizeof(float);
@@ -216,7 +220,7 @@ static status fill_plan(op_run *r, const gemm_call *calls, size_t n_calls, const
     pool *team = run_pool(r);
     job->members = team && work > SERIAL_WORK ? pool_threads(team) : 1;
     job->by_call = n_calls >= 2 * job->members;
-    job->scratch_each = (job->block_bytes + matmul_scratch(max_k, max_m) + 127) / 64 * 64;
+    job->scratch_each = (job->block_bytes + gemm_scratch_floats(max_k) * sizeof(float) + 127) / 64 * 64;
     void *memory;
     TRY(run_scratch(r, job->members * job->scratch_each, &memory, err));
     job->scratch = memory;

@@ -37,7 +37,9 @@ status real_of(op_run *r, const tensor *t, elem work, const void **out, error *e
         elem_to_f64(t->type, t->data, to, t->count);
     } else if (t->type == ELEM_I8 || t->type == ELEM_U8 || t->type == ELEM_BOOL) {
         small_int_to_f32(t->type, t->data, to, t->count);
-    } else if (t->type == ELEM_F16 || t->type == ELEM_BF16) {
+    } else if (t->type == ELEM_F16) {
+        run_kernels(r)->widen_f16(t->data, to, t->count);
+    } else if (t->type == ELEM_BF16) {
         elem_to_f32(t->type, t->data, to, t->count);
     } else {
         float *f = to;

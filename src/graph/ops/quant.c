@@ -230,6 +230,57 @@ static void quantize_outer(void *ctx, size_t from, size_t to) {
             }
 }
 
+/* f32 to 8 bits, the usual case, without a double between. Rounding after the limits is the same as before
+ * them, since zero point and limits are whole; adding 1.5 * 2^23 rounds to nearest, ties to even. */
+typedef struct bytes_job {
+    scale_map map;
+    const kernels *kernels;
+    const float *x, *scale;
+    const int32_t *zero; /* as many as scales */
+    uint8_t *y;
+    bool is_signed;
+} bytes_job;
+
+static void quantize_row(const float *x, const float *scale, const int32_t *zero, size_t n, bool is_signed,
+                         uint8_t *y) {
+    const float magic = 0x1.8p23f;
+    for (size_t i = 0; i < n; i++) {
+        const float z = (float)zero[i], low = (is_signed ? -128.0f : 0.0f) - z, high = low + 255.0f;
+        float v = x[i] / scale[i];
+        v = v == v ? v : 0.0f;
+        v = v < low ? low : v;
+        v = v > high ? high : v;
+        y[i] = (uint8_t)((int32_t)((v + magic) - magic) + zero[i]);
+    }
+}
+
+static void quantize_bytes(void *ctx, size_t from, size_t to) {
+    const bytes_job *j = ctx;
+    const scale_map *m = &j->map;
+    for (size_t o = from; o < to; o++) {
+        const size_t first = o * m->size * m->inner;
+        if (!m->one && m->inner == 1) {
+            quantize_row(j->x + first, j->scale, j->zero, m->size, j->is_signed, j->y + first);
+            continue;
+        }
+        for (size_t a = 0; a < m->size; a++) {
+            const size_t at = first + a * m->inner, s = m->one ? 0 : a;
+            j->kernels->quantize_u8(j->x + at, m->inner, j->scale[s], j->zero[s] + (j->is_signed ? 128 : 0),
+                                    j->y + at);
+            for (size_t i = 0; j->is_signed && i < m->inner; i++) j->y[at + i] ^= 0x80;
+        }
+    }
+}
+
+/* One scale for all: rows of a size that threads can share out. */
+static void flatten(scale_map *m, size_t count) {
+    enum { ROW = 4096 };
+    if (!m->one) return;
+    m->size = 1;
+    m->inner = count % ROW == 0 && count ? ROW : count;
+    m->outer = m->inner ? count / m->inner : 0;
+}
+
 static status zero_values(op_run *r, const tensor *t, size_t n, const double **out, error *err) {
     *out = NULL;
     if (!t) return CHURON_OK;
@@ -254,6 +305,22 @@ static status quantize_run(op_run *r, error *err) {
     tensor *y;
     void *memory;
     TRY(run_out(r, 0, &y, err));
+    if (x->type == ELEM_F32 && scale->type == ELEM_F32 && !st->block &&
+        (y->type == ELEM_U8 || y->type == ELEM_I8) && (!st->precision || st->precision == ELEM_F32)) {
+        bytes_job b = {.map = j.map,
+                       .kernels = run_kernels(r),
+                       .x = px,
+                       .scale = ps,
+                       .y = y->data,
+                       .is_signed = y->type == ELEM_I8};
+        TRY(run_scratch(r, scale->count * sizeof(int32_t), &memory, err));
+        int32_t *zeros = memory;
+        for (size_t i = 0; i < scale->count; i++) zeros[i] = zero ? byte_of(zero, i) : 0;
+        b.zero = zeros;
+        flatten(&b.map, x->count);
+        run_parallel(r, b.map.outer, 0.3 * (double)x->count, quantize_bytes, &b);
+        return CHURON_OK;
+    }
     TRY(run_scratch(r, (y->count + 1) * sizeof(double), &memory, err));
     j.x = px, j.scale = ps, j.y = memory, j.type = y->type;
     j.precision = st->precision ? st->precision : scale->type;
@@ -284,6 +351,49 @@ static void dequantize_outer(void *ctx, size_t from, size_t to) {
             }
 }
 
+/* 8 bits to f32, the usual case. */
+static void widen_row(const void *x, bool is_signed, const float *scale, const int32_t *zero, size_t n,
+                      float *y) {
+    if (is_signed) {
+        for (size_t i = 0; i < n; i++) y[i] = (float)(((const int8_t *)x)[i] - zero[i]) * scale[i];
+    } else {
+        for (size_t i = 0; i < n; i++) y[i] = (float)(((const uint8_t *)x)[i] - zero[i]) * scale[i];
+    }
+}
+
+static void widen_evenly(const void *x, bool is_signed, float scale, int32_t zero, size_t n, float *y) {
+    if (is_signed) {
+        for (size_t i = 0; i < n; i++) y[i] = (float)(((const int8_t *)x)[i] - zero) * scale;
+    } else {
+        for (size_t i = 0; i < n; i++) y[i] = (float)(((const uint8_t *)x)[i] - zero) * scale;
+    }
+}
+
+typedef struct widen_job {
+    scale_map map;
+    const uint8_t *x;
+    const float *scale;
+    const int32_t *zero;
+    float *y;
+    bool is_signed;
+} widen_job;
+
+static void dequantize_bytes(void *ctx, size_t from, size_t to) {
+    const widen_job *j = ctx;
+    const scale_map *m = &j->map;
+    for (size_t o = from; o < to; o++) {
+        const size_t first = o * m->size * m->inner;
+        if (!m->one && m->inner == 1) {
+            widen_row(j->x + first, j->is_signed, j->scale, j->zero, m->size, j->y + first);
+            continue;
+        }
+        for (size_t a = 0; a < m->size; a++) {
+            const size_t at = first + a * m->inner, s = m->one ? 0 : a;
+            widen_evenly(j->x + at, j->is_signed, j->scale[s], j->zero[s], m->inner, j->y + at);
+        }
+    }
+}
+
 static status dequantize_run(op_run *r, error *err) {
     const ql_state *st = run_state(r);
     const tensor *x = run_in(r, 0), *scale = run_in(r, 1), *zero = run_in(r, 2);
@@ -293,9 +403,20 @@ static status dequantize_run(op_run *r, error *err) {
     const void *px, *ps;
     void *py;
     tensor *y;
-    TRY(real_of(r, x, ELEM_F64, &px, err));
     TRY(real_of(r, scale, ELEM_F32, &ps, err));
     TRY(real_out(r, 0, ELEM_F32, &y, &py, err));
+    if (y->type == ELEM_F32 && !st->block && (x->type == ELEM_U8 || x->type == ELEM_I8)) {
+        widen_job w = {.map = j.map, .x = x->data, .scale = ps, .y = py, .is_signed = x->type == ELEM_I8};
+        void *memory;
+        TRY(run_scratch(r, scale->count * sizeof(int32_t), &memory, err));
+        int32_t *zeros = memory;
+        for (size_t i = 0; i < scale->count; i++) zeros[i] = zero ? byte_of(zero, i) : 0;
+        w.zero = zeros;
+        flatten(&w.map, x->count);
+        run_parallel(r, w.map.outer, 0.3 * (double)x->count, dequantize_bytes, &w);
+        return CHURON_OK;
+    }
+    TRY(real_of(r, x, ELEM_F64, &px, err));
     j.x = px, j.scale = ps, j.y = py;
     run_parallel(r, j.map.outer, 2.0 * (double)x->count, dequantize_outer, &j);
     real_done(y, ELEM_F32, py);

@@ -168,23 +168,72 @@ enum { COLS = 128, CHAINS = 8 };
 /* f32 in f32: sums of SHORT terms, joined pairwise, which then go into a double; extremes throughout. */
 enum { SHORT = 16 };
 
-/* part[c] with x[c]: loops that the compiler vectorizes. */
+/* part[c] with x[c]: loops that the compiler vectorizes. Extremes pass NaN over, which has_nan finds. */
 static void short_step(fold kind, float *part, const float *x, size_t n) {
     if (kind == FOLD_SUM)
         for (size_t c = 0; c < n; c++) part[c] += x[c];
     else if (kind == FOLD_MAX)
-        for (size_t c = 0; c < n; c++) part[c] = (x[c] > part[c]) | (x[c] != x[c]) ? x[c] : part[c];
+        for (size_t c = 0; c < n; c++) part[c] = x[c] > part[c] ? x[c] : part[c];
     else
-        for (size_t c = 0; c < n; c++) part[c] = (x[c] < part[c]) | (x[c] != x[c]) ? x[c] : part[c];
+        for (size_t c = 0; c < n; c++) part[c] = x[c] < part[c] ? x[c] : part[c];
+}
+
+static bool has_nan(const float *x, size_t n) {
+    uint32_t any = 0;
+    for (size_t i = 0; i < n; i++) any |= x[i] != x[i];
+    return any != 0;
+}
+
+enum { FEW = 64 };
+
+/* Short runs: four chains, value i in chain i % 4, that meet pairwise. */
+#define FEW_ROW(name, combine)                                                                               \
+    static float name(float start, const float *x, size_t n) {                                               \
+        float part[4] = {start, start, start, start};                                                        \
+        size_t i = 0;                                                                                        \
+        for (; i + 4 <= n; i += 4)                                                                           \
+            for (size_t c = 0; c < 4; c++) part[c] = combine(part[c], x[i + c]);                             \
+        for (size_t c = 0; i + c < n; c++) part[c] = combine(part[c], x[i + c]);                             \
+        return combine(combine(part[0], part[2]), combine(part[1], part[3]));                                \
+    }
+
+static inline float sum_of(float a, float b) {
+    return a + b;
+}
+static inline float greater_of(float a, float b) {
+    return b > a ? b : a;
+}
+static inline float lesser_of(float a, float b) {
+    return b < a ? b : a;
+}
+FEW_ROW(few_sum, sum_of)
+FEW_ROW(few_greatest, greater_of)
+FEW_ROW(few_least, lesser_of)
+
+static void few_row(fold kind, accumulator *acc, const float *x, size_t n) {
+    if (kind == FOLD_SUM) {
+        acc->f += (double)few_sum(0.0f, x, n);
+    } else if (has_nan(x, n) || acc->f != acc->f) {
+        acc->f = (double)NAN;
+    } else {
+        acc->f = (double)(kind == FOLD_MAX ? few_greatest : few_least)((float)acc->f, x, n);
+    }
 }
 
 /* A run as rows of COLS, folded into one row, which is folded last. */
 static void short_row(fold kind, accumulator *acc, const float *x, size_t n) {
+    if (n <= FEW) {
+        few_row(kind, acc, x, n);
+        return;
+    }
     float part[COLS];
     size_t width = n < COLS ? n : COLS, rows = 0;
+    bool no_number = acc->f != acc->f;
     for (size_t c = 0; c < width; c++) part[c] = kind == FOLD_SUM ? 0.0f : (float)acc->f;
     for (size_t i = 0; i < n; i += COLS) {
-        short_step(kind, part, x + i, n - i < COLS ? n - i : COLS);
+        const size_t m = n - i < COLS ? n - i : COLS;
+        short_step(kind, part, x + i, m);
+        if (kind != FOLD_SUM) no_number |= has_nan(x + i, m);
         if (kind != FOLD_SUM || (++rows % SHORT != 0 && i + COLS < n)) continue;
         size_t w = width;
         for (; w > 8; w = (w + 1) / 2) short_step(FOLD_SUM, part, part + (w + 1) / 2, w / 2);
@@ -193,7 +242,7 @@ static void short_row(fold kind, accumulator *acc, const float *x, size_t n) {
     }
     for (; kind != FOLD_SUM && width > 1; width = (width + 1) / 2)
         short_step(kind, part, part + (width + 1) / 2, width / 2);
-    if (kind != FOLD_SUM && n > 0) acc->f = (double)part[0];
+    if (kind != FOLD_SUM) acc->f = no_number ? (double)NAN : (double)part[0];
 }
 
 static void row_short_sum(accumulator *acc, const void *from, size_t n) {
@@ -415,7 +464,9 @@ static void store(const reduce_job *j, size_t at, accumulator a) {
     case LOG_SUM: v = log(v); break;
     default: break;
     }
-    if (is_float || j->s->kind == L2 || j->s->kind == LOG_SUM)
+    if (e == ELEM_F32)
+        *(float *)(void *)to = (float)v;
+    else if (is_float || j->s->kind == L2 || j->s->kind == LOG_SUM)
         elem_from_f64(e, &v, to, 1, false);
     else
         integers_store(e, &a.i, to, 1);
@@ -467,18 +518,21 @@ static void fold_short_cols(const reduce_job *j, accumulator *acc, size_t base, 
     const nest *t = &j->t;
     float part[COLS];
     loaded buffer;
+    uint32_t no_number[COLS] = {0};
     bool sums = j->kind == FOLD_SUM;
     for (size_t c = 0; c < n; c++) part[c] = sums ? 0.0f : (float)acc[c].f;
     for (size_t f = 0; f < t->folds; f++) {
         size_t from = base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced);
-        short_step(j->kind, part, load(j, from, n, &buffer), n);
+        const float *x = load(j, from, n, &buffer);
+        short_step(j->kind, part, x, n);
+        for (size_t c = 0; !sums && c < n; c++) no_number[c] |= x[c] != x[c];
         if (!sums || (f % SHORT != SHORT - 1 && f + 1 < t->folds)) continue;
         for (size_t c = 0; c < n; c++) {
             acc[c].f += (double)part[c];
             part[c] = 0;
         }
     }
-    for (size_t c = 0; !sums && c < n; c++) acc[c].f = (double)part[c];
+    for (size_t c = 0; !sums && c < n; c++) acc[c].f = no_number[c] ? (double)NAN : (double)part[c];
 }
 
 /* Blocks of output elements, each a fold of rows. */

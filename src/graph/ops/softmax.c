@@ -25,29 +25,14 @@ typedef struct softmax_job {
 
 /* ---- rows ------------------------------------------------------------------------------------------- */
 
-static float max_f32(const float *x, size_t n) {
-    float m = -INFINITY;
-    for (size_t i = 0; i < n; i++) m = x[i] > m || x[i] != x[i] ? x[i] : m;
-    return m;
-}
-
 /* y may be x. */
 static void row_f32(const kernels *k, const float *x, float *y, size_t n, bool log_of) {
     if (!log_of) {
         k->softmax(x, y, n);
     } else {
-        float max = max_f32(x, n);
-        double sum = 0, lane[8] = {0};
-        float part[64];
-        for (size_t at = 0; at < n; at += 64) {
-            size_t m = n - at < 64 ? n - at : 64;
-            for (size_t i = 0; i < m; i++) part[i] = x[at + i] - max;
-            k->exp(part, part, m);
-            for (size_t i = 0; i < m; i++) lane[i % 8] += (double)part[i];
-        }
-        for (size_t l = 0; l < 8; l++) sum += lane[l];
-        double shift = (double)max + log(sum);
-        for (size_t i = 0; i < n; i++) y[i] = (float)((double)x[i] - shift);
+        float max, sum;
+        k->log_sum_exp(x, n, &max, &sum);
+        for (size_t i = 0; i < n; i++) y[i] = (x[i] - max) - sum;
     }
 }
 
