@@ -275,7 +275,7 @@ static uint32_t previous_cp(const char *start, const char **p) {
 }
 
 /* A capital sigma at [p, after) is final when a cased letter stands before it and none after it. */
-static bool is_final_sigma(const char *start, const char *end, const char *p, const char *after) {
+bool tpl_final_sigma(const char *start, const char *end, const char *p, const char *after) {
     bool before = false;
     while (p > start) {
         uint32_t cp = previous_cp(start, &p);
@@ -298,7 +298,7 @@ static void buf_lower(tpl_buf *b, tvalue s, const char *at, size_t n, uint32_t c
     if (cp < 0x80) {
         tpl_buf_put(b, (char)(cp >= 'A' && cp <= 'Z' ? cp + 32 : cp));
     } else if (cp == 0x3a3) {
-        tpl_buf_cp(b, is_final_sigma(s.s, s.s + s.len, at, at + n) ? 0x3c2 : 0x3c3);
+        tpl_buf_cp(b, tpl_final_sigma(s.s, s.s + s.len, at, at + n) ? 0x3c2 : 0x3c3);
     } else if (cp == 0x130) {
         tpl_buf_cp(b, 'i');
         tpl_buf_cp(b, 0x307);

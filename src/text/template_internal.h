@@ -563,6 +563,8 @@ bool tpl_cp_alpha(uint32_t cp);
 bool tpl_cp_digit(uint32_t cp); /* str.isdigit */
 bool tpl_cp_decimal(uint32_t cp);
 bool tpl_cp_lower(uint32_t cp);
+/* A capital sigma at [p, after) of the text [start, end) ends its word. */
+bool tpl_final_sigma(const char *start, const char *end, const char *p, const char *after);
 bool tpl_cp_upper(uint32_t cp);
 bool tpl_cp_title(uint32_t cp);
 typedef enum tpl_case {

@@ -36,7 +36,7 @@ def run(folder, records, *args):
     lines = "".join(json.dumps(plain(r)) + "\n" for r in records)
     p = subprocess.run([tool(), str(folder), *args], input=lines.encode(), capture_output=True, timeout=120)
     assert p.returncode in (0, 1), p.stderr.decode()
-    return [json.loads(line) for line in p.stdout.decode().splitlines()]
+    return [json.loads(line) for line in p.stdout.decode().split("\n") if line]
 
 
 def answers(folder, inputs, steps, outputs, records, **more):
