@@ -2,6 +2,7 @@
 #include "cli/bundle_cli.h"
 
 #include "base/file.h"
+#include "pipeline/golden.h"
 #include "pipeline/step.h"
 
 #include <errno.h>
@@ -64,6 +65,45 @@ static int init_bundle(const char *model, const arg_common *common) {
     str_free(&path);
     str_free(&to);
     return code;
+}
+
+/* ---- trace ------------------------------------------------------------------------------------------ */
+
+/* Whole or not at all: beside the file first, then by one rename. */
+static status write_over(const char *path, const str *text, error *err) {
+    str beside = {0};
+    str_fmt(&beside, "%s.new", path);
+    status st = str_check(&beside, err);
+    FILE *f = st == CHURON_OK ? fopen(beside.data, "wb") : NULL;
+    bool good = f && fwrite(text->data, 1, text->len, f) == text->len;
+    if (f && fclose(f) != 0) good = false;
+    if (st == CHURON_OK && (!good || rename(beside.data, path) != 0)) {
+        st = error_set(err, CHURON_IO, "%s: cannot write: %s", path, strerror(errno));
+        (void)remove(beside.data);
+    }
+    str_free(&beside);
+    return st;
+}
+
+static int record_traces(const char *model, const arg_common *common) {
+    error err = {0};
+    str path = {0}, text = {0};
+    pipeline *p = NULL;
+    status st = bundle_resolve(model, &path, &err);
+    if (st == CHURON_OK && !file_is_dir(str_cstr(&path)))
+        st = error_set(&err, CHURON_INVALID, "MODEL: expected the folder of a bundle, got '%.200s'", model);
+    if (st == CHURON_OK) st = pipeline_open(&p, str_cstr(&path), NULL, &err);
+    if (st == CHURON_OK) st = golden_record_traces(p, &text, &err);
+    if (st == CHURON_OK) {
+        str_fmt(&path, "/%s", pipeline_manifest(p)->golden);
+        st = str_check(&path, &err);
+    }
+    if (st == CHURON_OK) st = write_over(path.data, &text, &err);
+    if (st == CHURON_OK) cli_note(common->quiet, "wrote %s", path.data);
+    pipeline_close(p);
+    str_free(&text);
+    str_free(&path);
+    return st == CHURON_OK ? cli_finish(EXIT_YES) : cli_refuse("bundle trace", &err);
 }
 
 /* ---- schema and steps ------------------------------------------------------------------------------- */
@@ -144,24 +184,29 @@ static int print_steps(void) {
 
 int cmd_bundle(int argc, char **argv) {
     arg_common common = {0};
-    const arg_command c = {.name = "bundle",
-                           .synopsis = "init MODEL | schema | steps",
-                           .summary = "Begins a bundle from a model, or prints what one may hold.",
-                           .details = "init    writes bundle.yaml beside the model, to go on from\n"
-                                      "schema  the JSON Schema of bundle.yaml, for editors\n"
-                                      "steps   all steps with their keys, as Markdown",
-                           .example =
-                               "churon bundle init model.onnx\nchuron bundle schema > bundle.schema.json",
-                           .min_args = 1,
-                           .max_args = 2};
+    const arg_command c = {
+        .name = "bundle",
+        .synopsis = "init MODEL | trace BUNDLE | schema | steps",
+        .summary = "Begins a bundle from a model, or prints what one may hold.",
+        .details = "init    writes bundle.yaml beside the model, to go on from\n"
+                   "trace   adds to every golden case the values of its steps, so that verify can name\n"
+                   "        the step that left them\n"
+                   "schema  the JSON Schema of bundle.yaml, for editors\n"
+                   "steps   all steps with their keys, as Markdown",
+        .example = "churon bundle init model.onnx\nchuron bundle schema > bundle.schema.json",
+        .min_args = 1,
+        .max_args = 2};
     size_t n_args;
     const arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
-    const bool init = strcmp(argv[0], "init") == 0;
-    if (init && n_args == 2) return init_bundle(argv[1], &common);
-    if (!init && n_args == 2) return args_wrong(&c, "MODEL", "one only with init", argv[1]);
-    if (init) return args_wrong(&c, "MODEL", "a model behind init", "nothing");
+    const bool init = strcmp(argv[0], "init") == 0, trace = strcmp(argv[0], "trace") == 0;
+    if ((init || trace) && n_args != 2)
+        return args_wrong(&c, "MODEL", "one behind init and trace", "nothing");
+    if (!init && !trace && n_args == 2)
+        return args_wrong(&c, "MODEL", "one with init and trace only", argv[1]);
+    if (init) return init_bundle(argv[1], &common);
+    if (trace) return record_traces(argv[1], &common);
     if (strcmp(argv[0], "schema") == 0) return print_schema();
     if (strcmp(argv[0], "steps") == 0) return print_steps();
-    return args_wrong(&c, "COMMAND", "init, schema or steps", argv[0]);
+    return args_wrong(&c, "COMMAND", "init, trace, schema or steps", argv[0]);
 }

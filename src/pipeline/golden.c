@@ -4,6 +4,8 @@
 #include "pipeline/pipeline_part.h"
 #include "pipeline/trace.h"
 
+#include "base/mem.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +19,7 @@ typedef struct golden_run {
     void (*on_case)(void *user, const golden_result *r);
     void *user;
     golden_summary *summary;
+    str *recorded; /* the cases with their traces; NULL: not wanted */
 } golden_run;
 
 static json_t *parse(const str *text) {
@@ -81,11 +84,29 @@ static void judge(const golden_run *g, const json_t *line, const pipeline_answer
         json_decref(got);
         str_free(&text);
     }
-    const json_t *recorded = json_object_get(line, "trace");
+    const json_t *recorded = g->recorded ? NULL : json_object_get(line, "trace"); /* it is made anew */
     json_t *got = recorded ? parse(&trace->text) : NULL;
     if (got) compare_trace(recorded, got, r);
     json_decref(got);
     r->ok = r->why.len == 0 && !r->why.failed;
+}
+
+/* The case with the trace of this run, as a line. */
+static status record_case(const golden_run *g, const json_t *line, const golden_result *r,
+                          const struct trace *trace, error *err) {
+    if (!r->ok)
+        return error_set(err, CHURON_INVALID,
+                         "case '%.80s': expected that it passes before its trace is recorded: %.300s",
+                         r->name, str_cstr(&r->why));
+    json_t *copy = json_deep_copy(line), *value_of_trace = parse(&trace->text);
+    char *text = copy && value_of_trace && json_object_set(copy, "trace", value_of_trace) == 0
+                     ? json_dumps(copy, JSON_COMPACT)
+                     : NULL;
+    if (text) str_fmt(g->recorded, "%s\n", text);
+    mem_free(text);
+    json_decref(copy);
+    json_decref(value_of_trace);
+    return text ? str_check(g->recorded, err) : error_no_memory(err, "a trace", 0);
 }
 
 static status run_case(const golden_run *g, const json_t *line, size_t number, error *err) {
@@ -102,6 +123,7 @@ static status run_case(const golden_run *g, const json_t *line, size_t number, e
     trace_end(&trace);
     if (st == CHURON_OK) {
         judge(g, line, &a, &trace, &r);
+        if (g->recorded) st = record_case(g, line, &r, &trace, err);
         g->summary->passed += r.ok;
         g->summary->failed += !r.ok;
         if (g->on_case) g->on_case(g->user, &r);
@@ -162,18 +184,30 @@ static status run_lines(const golden_run *g, const str *text, error *err) {
                  : error_set(err, CHURON_CORRUPT, "%s: expected at least one case, got none", file);
 }
 
-status golden_verify(pipeline *p, void (*on_case)(void *user, const golden_result *r), void *user,
-                     golden_summary *out, error *err) {
-    *out = (golden_summary){0};
+static status run_file(golden_run *g, error *err) {
+    pipeline *p = g->p;
+    str text = {0};
     if (!p->m.golden)
         return error_set(err, CHURON_NOT_FOUND,
                          "%s: expected the key 'golden' with a file of golden cases, got none", p->m.name);
-    str text = {0};
-    golden_run g = {.p = p, .on_case = on_case, .user = user, .summary = out, .source = {.bundle = p->files}};
+    g->source.bundle = p->files;
     status st = files_read(p->files, p->m.golden, GOLDEN_MAX, &text, err);
-    if (st == CHURON_OK) st = pipeline_session_create(&g.session, p, err);
-    if (st == CHURON_OK) st = run_lines(&g, &text, err);
-    pipeline_session_free(g.session);
+    if (st == CHURON_OK) st = pipeline_session_create(&g->session, p, err);
+    if (st == CHURON_OK) st = run_lines(g, &text, err);
+    pipeline_session_free(g->session);
     str_free(&text);
     return st;
+}
+
+status golden_verify(pipeline *p, void (*on_case)(void *user, const golden_result *r), void *user,
+                     golden_summary *out, error *err) {
+    *out = (golden_summary){0};
+    golden_run g = {.p = p, .on_case = on_case, .user = user, .summary = out};
+    return run_file(&g, err);
+}
+
+status golden_record_traces(pipeline *p, str *out, error *err) {
+    golden_summary sum = {0};
+    golden_run g = {.p = p, .summary = &sum, .recorded = out};
+    return run_file(&g, err);
 }

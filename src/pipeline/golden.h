@@ -30,6 +30,10 @@ typedef struct golden_summary {
 MUST_USE status golden_verify(pipeline *p, void (*on_case)(void *user, const golden_result *r), void *user,
                               golden_summary *out, error *err);
 
+/* The golden file anew, every case that passes with the trace of its run: what `trace` then compares with.
+ * CHURON_INVALID names the first case that does not pass. Appends the whole file to *out. */
+MUST_USE status golden_record_traces(pipeline *p, str *out, error *err);
+
 /* One answer against another, both JSON. `type` of what is compared, or NULL. `path` begins the field's name.
  */
 typedef struct golden_difference {
