@@ -41,6 +41,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 int cmd_bundle(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 int cmd_registry(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 /* The same for models that are graphs (ONNX), which the commands above turn to when graph_is_asked: the first

@@ -1,63 +1,118 @@
-/* graph_serve.c: `churon serve MODEL.onnx`: a graph behind HTTP in the Open Inference Protocol. */
+/* graph_serve.c: `churon serve MODEL…` of bundles and graphs (ONNX): behind HTTP in the Open Inference
+ * Protocol and in TensorFlow Serving's form. */
+#include "cli/bundle_cli.h"
 #include "cli/graph_cli.h"
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "kernel/kernel.h"
 #include "registry/store.h"
 #include "serve/graph_server.h"
+#include "serve/json_in.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+enum { MAX_MODELS = 64 };
+
 typedef struct serve_request {
     arg_common common;
-    const char *model, *host, *name, *tls_cert, *tls_key, *keys;
-    uint64_t port, workers, max_queue, max_body, max_connections;
-    double timeout;
-    graph *g;
-    char *id;
-    char digest[DIGEST_HEX];
+    const char *host, *name, *tls_cert, *tls_key, *keys, *record;
+    char **given; /* [n_given] */
+    size_t n_given;
+    uint64_t port, workers, max_queue, max_body, max_connections, max_sequences;
+    double timeout, sequence_idle;
+    served_list models;
 } serve_request;
 
-/* The digest is computed beside loading, on its own thread. */
-typedef struct digest_task {
-    const char *path;
-    char *hex;
-    status st;
-    error err;
-} digest_task;
+/* ---- models ----------------------------------------------------------------------------------------- */
 
-static void *run_digest(void *user) {
-    digest_task *t = user;
-    t->st = store_digest(t->path, t->hex, &t->err);
-    return NULL;
+static void note_fault(const serve_request *r, const served *v) {
+    cli_note(r->common.quiet, "note: %s: version %s is not served: %s", v->name, v->version,
+             str_cstr(&v->fault));
 }
 
-static status open_graph(serve_request *r, const char *path, error *err) {
-    digest_task task = {.path = path, .hex = r->digest};
-    pthread_t thread;
-    const bool started = pthread_create(&thread, NULL, run_digest, &task) == 0;
-    if (!started) (void)run_digest(&task);
-    const graph_options o = {.threads = (size_t)r->common.threads};
-    const status st = graph_open(&r->g, path, &o, err);
-    if (started) pthread_join(thread, NULL);
-    if (st == CHURON_OK && task.st != CHURON_OK && err) *err = task.err;
-    return st == CHURON_OK ? task.st : st;
+static status add_path(serve_request *r, const char *path, const char *name, const char *label,
+                       const served **out, error *err) {
+    const served_options o = {.name = name, .label = label, .threads = (size_t)r->common.threads};
+    TRY(served_add(&r->models, path, &o, out, err));
+    if (!(*out)->available) note_fault(r, *out);
+    return CHURON_OK;
 }
 
-/* What clients call the model: --name, else the store's name as it was given, else the file's without its
- * ending. */
-static char *model_id(const serve_request *r, const char *path) {
-    if (r->name) return mem_strdup(r->name);
-    if (!file_exists(r->model)) return mem_strdup(r->model);
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-    const size_t n = strlen(base), ending = strlen(".onnx");
-    const bool cut = n > ending && strcmp(base + n - ending, ".onnx") == 0;
-    return mem_strndup(base, cut ? n - ending : n);
+static status add_ref(serve_request *r, const char *ref, const char *name, const char *label,
+                      const served **out, error *err) {
+    str path = {0};
+    status st = bundle_resolve(ref, &path, err);
+    if (st == CHURON_OK) st = add_path(r, str_cstr(&path), name, label, out, err);
+    str_free(&path);
+    return st;
 }
+
+/* The versions of a stored name that are older than the one that failed, newest first, until one is served.
+ */
+static status add_older(serve_request *r, const char *name, const char *called, const char *failed,
+                        error *err) {
+    store_listing l = {0};
+    bool older = false, done = false;
+    status st = store_list(&l, err);
+    for (size_t i = 0; i < l.n && st == CHURON_OK && !done; i++) {
+        const store_entry *e = &l.entries[i];
+        if (strcmp(e->name, name) != 0) continue;
+        if (older) {
+            char ref[2 * STORE_NAME_MAX + 2];
+            const served *v = NULL;
+            snprintf(ref, sizeof ref, "%s:%s", e->name, e->version);
+            st = add_ref(r, ref, called, NULL, &v, err);
+            done = st == CHURON_OK && v->available;
+        }
+        older = older || strcmp(e->version, failed) == 0;
+    }
+    store_listing_free(&l);
+    return st;
+}
+
+static status add_model(serve_request *r, const char *model, error *err) {
+    store_ref ref;
+    store_entry entry = {0};
+    const served *v = NULL;
+    if (file_exists(model) || file_is_dir(model) || strchr(model, '/') ||
+        store_ref_parse(&ref, model, NULL) != CHURON_OK) {
+        return add_ref(r, model, r->name, NULL, &v, err);
+    }
+    const char *called = r->name ? r->name : ref.name;
+    TRY(add_ref(r, model, called, *ref.alias ? ref.alias : NULL, &v, err));
+    if (v->available || *ref.version || *ref.alias) return CHURON_OK;
+    status st = store_find(model, &entry, err);
+    if (st == CHURON_OK) st = add_older(r, ref.name, called, entry.version, err);
+    store_entry_free(&entry);
+    return st;
+}
+
+/* Every name must have a version that is served. */
+static status check_served(const serve_request *r, error *err) {
+    for (size_t i = 0; i < r->models.n; i++) {
+        const served *v = r->models.items[i];
+        const served_wanted w = {.name = v->name, .name_len = strlen(v->name)};
+        if (served_find(&r->models, &w, err)) continue;
+        err->code = CHURON_INVALID;
+        return err->code;
+    }
+    return CHURON_OK;
+}
+
+static status open_models(serve_request *r, error *err) {
+    for (size_t i = 0; i < r->n_given; i++) TRY(add_model(r, r->given[i], err));
+    return check_served(r, err);
+}
+
+static status check_folder(const serve_request *r, error *err) {
+    if (!r->record || file_is_dir(r->record)) return CHURON_OK;
+    return error_set(err, CHURON_INVALID, "field --record: expected a folder that exists, got '%.200s'",
+                     r->record);
+}
+
+/* ---- the server ------------------------------------------------------------------------------------- */
 
 static void print_ready(const serve_request *r, const graph_server *s, double seconds) {
     const bool v6 = strchr(r->host, ':') != NULL;
@@ -71,7 +126,18 @@ static void print_ready(const serve_request *r, const graph_server *s, double se
     json_out j = json_out_begin(&out);
     json_out_object(&j, NULL);
     json_out_cstr(&j, "url", url);
-    json_out_cstr(&j, "model", r->id);
+    json_out_cstr(&j, "model", r->models.items[0]->name);
+    json_out_array(&j, "models");
+    for (size_t i = 0; i < r->models.n; i++) {
+        const served *v = r->models.items[i];
+        json_out_object(&j, NULL);
+        json_out_cstr(&j, "name", v->name);
+        json_out_cstr(&j, "version", v->version);
+        json_out_cstr(&j, "state", v->available ? "AVAILABLE" : "END");
+        json_out_uint(&j, "golden_cases", v->golden);
+        json_out_end_object(&j);
+    }
+    json_out_end_array(&j);
     json_out_double(&j, "ready_s", seconds);
     json_out_end_object(&j);
     (void)cli_print_json(&out);
@@ -88,8 +154,6 @@ static status serve(serve_request *r, const key_list *keys, double start, error 
                  .max_connections = (size_t)r->max_connections,
                  .tls_cert = r->tls_cert,
                  .tls_key = r->tls_key},
-        .model_id = r->id,
-        .digest = r->digest,
         .isa = k->name,
         .keys = keys->items,
         .n_keys = keys->n,
@@ -97,9 +161,12 @@ static status serve(serve_request *r, const key_list *keys, double start, error 
         .threads = r->common.threads ? (size_t)r->common.threads : pool_physical_cores(),
         .max_queue = (size_t)r->max_queue,
         .timeout = r->timeout,
+        .max_sequences = (size_t)r->max_sequences,
+        .sequence_idle = r->sequence_idle,
+        .record = r->record,
     };
     graph_server *s = NULL;
-    status st = graph_server_create(&s, r->g, &o, err);
+    status st = graph_server_create(&s, &r->models, &o, err);
     if (st == CHURON_OK) {
         print_ready(r, s, clock_seconds() - start);
         st = graph_server_run(s, err);
@@ -108,29 +175,28 @@ static status serve(serve_request *r, const key_list *keys, double start, error 
     return st;
 }
 
-static int run(serve_request *r, double start) {
+static int run_server(serve_request *r, double start) {
     error err = {0};
-    str path = {0};
     key_list keys = {0};
-    status st = store_resolve(r->model, &path, &err);
+    json_in_setup(); /* before anything reads JSON */
+    status st = check_folder(r, &err);
     if (st == CHURON_OK && r->keys) st = keys_read(&keys, r->keys, &err);
-    if (st == CHURON_OK) st = open_graph(r, str_cstr(&path), &err);
-    if (st == CHURON_OK) {
-        r->id = model_id(r, str_cstr(&path));
-        if (!r->id) st = error_no_memory(&err, "model name", path.len);
-    }
+    if (st == CHURON_OK) st = open_models(r, &err);
     if (st == CHURON_OK) st = serve(r, &keys, start, &err);
-    graph_close(r->g);
-    mem_free(r->id);
+    served_free(&r->models);
     keys_free(&keys);
-    str_free(&path);
     return st == CHURON_OK ? EXIT_YES : cli_refuse("serve", &err);
 }
 
 int graph_cmd_serve(int argc, char **argv) {
     const double start = clock_seconds();
-    serve_request r = {
-        .host = "127.0.0.1", .port = 8080, .workers = 1, .max_queue = 256, .max_body = 64 << 20};
+    serve_request r = {.host = "127.0.0.1",
+                       .port = 8080,
+                       .workers = 1,
+                       .max_queue = 256,
+                       .max_body = 64 << 20,
+                       .max_sequences = 1024,
+                       .sequence_idle = 60};
     const arg_option options[] = {
         {.name = "host",
          .kind = ARG_STRING,
@@ -147,7 +213,7 @@ int graph_cmd_serve(int argc, char **argv) {
          .kind = ARG_STRING,
          .target = &r.name,
          .value = "NAME",
-         .help = "what clients call the model (default: its file's name)"},
+         .help = "what clients call the model, if there is one (default: the bundle's or its file's name)"},
         {.name = "workers",
          .kind = ARG_UINT,
          .target = &r.workers,
@@ -182,6 +248,25 @@ int graph_cmd_serve(int argc, char **argv) {
          .umin = 1,
          .umax = 65536,
          .help = "open connections (default 512)"},
+        {.name = "max-sequences",
+         .kind = ARG_UINT,
+         .target = &r.max_sequences,
+         .value = "N",
+         .umin = 1,
+         .umax = 65536,
+         .help = "sequences whose state is kept at a time (default 1024)"},
+        {.name = "sequence-idle",
+         .kind = ARG_DOUBLE,
+         .target = &r.sequence_idle,
+         .value = "SECONDS",
+         .min = 0.1,
+         .max = 86400,
+         .help = "a sequence that rests for longer is forgotten (default 60)"},
+        {.name = "record",
+         .kind = ARG_STRING,
+         .target = &r.record,
+         .value = "DIR",
+         .help = "a folder for every request and its answer's digest, for churon replay"},
         {.name = "keys",
          .kind = ARG_STRING,
          .target = &r.keys,
@@ -198,16 +283,17 @@ int graph_cmd_serve(int argc, char **argv) {
          .value = "FILE",
          .help = "the certificate's private key (PEM)"},
     };
-    const arg_command c = {.name = "serve",
-                           .synopsis = "MODEL.onnx",
-                           .summary = "Serves a graph (ONNX) over HTTP in the Open Inference Protocol (v2).",
-                           .details =
-                               "SIGTERM or Ctrl-C lets what was taken end; a second one stops at once.",
-                           .example = "churon serve iris.onnx --port 8080",
-                           .options = options,
-                           .n_options = sizeof options / sizeof *options,
-                           .min_args = 1,
-                           .max_args = 1};
+    const arg_command c = {
+        .name = "serve",
+        .synopsis = "MODEL...",
+        .summary = "Serves bundles and graphs (ONNX) over HTTP: Open Inference Protocol (v2), TensorFlow "
+                   "Serving's :predict.",
+        .details = "SIGTERM or Ctrl-C lets what was taken end; a second one stops at once.",
+        .example = "churon serve iris.onnx --port 8080",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = MAX_MODELS};
     size_t n_args;
     const arg_outcome outcome = args_parse(&c, argc, argv, &r.common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
@@ -215,6 +301,8 @@ int graph_cmd_serve(int argc, char **argv) {
     if (!r.tls_cert != !r.tls_key) {
         return args_wrong(&c, r.tls_cert ? "--tls-key" : "--tls-cert", "a file beside the other", "nothing");
     }
-    r.model = argv[0];
-    return run(&r, start);
+    if (r.name && n_args > 1) return args_wrong(&c, "--name", "one model beside it", "several");
+    r.given = argv;
+    r.n_given = n_args;
+    return run_server(&r, start);
 }

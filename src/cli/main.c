@@ -26,6 +26,7 @@ static const command commands[] = {
     {"bench", cmd_bench, "speed, as a fraction of the machine's bound and beside a peer"},
     {"pull", cmd_pull, "bring a model into the store"},
     {"bundle", cmd_bundle, "begin a bundle; what one may hold"},
+    {"replay", cmd_replay, "a request on record, computed again"},
     {"pack", cmd_pack, "one reproducible file of a bundle"},
     {"registry", cmd_registry, "versions of models: approved, named, rolled back"},
     {"version", cmd_version, "version, compiler and instruction sets"},

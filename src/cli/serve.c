@@ -142,7 +142,7 @@ static status serve(lm_bundle *b, const char *id, const char *digest, const serv
 }
 
 int cmd_serve(int argc, char **argv) {
-    if (graph_is_asked(argc, argv)) return graph_cmd_serve(argc, argv);
+    if (bundle_is_asked(argc, argv) || graph_is_asked(argc, argv)) return graph_cmd_serve(argc, argv);
     const double start = clock_seconds();
     arg_common common = {0};
     serve_flags f = {.host = "127.0.0.1", .port = 8080};

@@ -110,11 +110,13 @@ static status derive_graph(const files *f, const char *file, str *out, error *er
         str_cat(out, "task: graph\nmodel: {file: ");
         str_json(out, file, strlen(file));
         str_fmt(out, "}\nbatch: %s\ninputs:\n", rows ? "true" : "false");
+        bool any = false;
         for (size_t i = 0; i < m->graph.n_inputs && st == CHURON_OK; i++) {
-            if (!is_initializer(&m->graph, m->graph.inputs[i].name))
-                st = write_input(out, &m->graph.inputs[i], rows, err);
+            if (is_initializer(&m->graph, m->graph.inputs[i].name)) continue;
+            any = true;
+            st = write_input(out, &m->graph.inputs[i], rows, err);
         }
-        if (m->graph.n_inputs == m->graph.n_initializers) str_cat(out, "  {}\n");
+        if (!any) str_cat(out, "  {}\n");
     }
     onnx_close(m);
     files_unmap(&view);

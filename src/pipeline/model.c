@@ -81,6 +81,10 @@ void pipeline_models_close(pipeline *p) {
     }
 }
 
+graph *pipeline_graph(const pipeline *p, size_t i) {
+    return i < p->m.n_models ? p->models[i].graph : NULL;
+}
+
 status pipeline_graph_session(run *r, size_t model, graph_session **out, error *err) {
     graph_session **at = &r->session->graphs[model];
     if (!*at) TRY(graph_session_create(at, r->p->models[model].graph, err));

@@ -40,6 +40,8 @@ typedef struct pipeline_port {
 } pipeline_port;
 pipeline_port pipeline_output(const pipeline *p, size_t i);
 
+/* The graph of model i, borrowed; NULL: it is no graph. */
+struct graph *pipeline_graph(const pipeline *p, size_t i);
 size_t pipeline_n_steps(const pipeline *p); /* of the outermost list */
 const char *pipeline_step_label(const pipeline *p, size_t i);
 

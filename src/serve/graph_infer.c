@@ -1,4 +1,4 @@
-/* graph_infer.c: POST /v2/models/M/infer: from a request to a job and from its end to a reply. */
+/* graph_infer.c: requests that compute: from a request to a job and from its end to a reply. */
 #include "serve/graph_internal.h"
 
 #include "base/clock.h"
@@ -24,6 +24,7 @@ static void infer_free(infer *f) {
     s->n_live--;
     mem_free(f->job.body);
     str_free(&f->job.answer);
+    str_free(&f->job.faults);
     mem_free(f);
 }
 
@@ -51,7 +52,8 @@ static infer_failure failure_kind(const work_job *j) {
 }
 
 static void count(graph_server *s, const work_job *j) {
-    infer_totals *t = &s->totals;
+    version_metrics *m = &s->versions[j->target->index];
+    infer_totals *t = &m->totals;
     const double whole = clock_seconds() - j->arrived;
     if (j->st != CHURON_OK) {
         t->failed[failure_kind(j)]++;
@@ -59,27 +61,29 @@ static void count(graph_server *s, const work_job *j) {
         return;
     }
     t->succeeded++;
+    t->records += j->records;
+    t->runs += j->first;
     t->request_s += whole;
     t->queue_s += j->started - j->arrived;
     t->input_s += j->read - j->started;
     t->infer_s += j->ran - j->read;
     t->output_s += j->written - j->ran;
     t->last_unix = clock_unix();
-    metric_observe(s->m.seconds, whole);
+    metric_observe(m->seconds, whole);
 }
 
 static void reply_failed(graph_server *s, http_exchange *x, const work_job *j) {
     const int code = error_code(j);
     if (code == 429 || code == 503) {
-        /* What waits, at the mean pace so far: 1 to 60 seconds. */
-        const double pace =
-            s->totals.succeeded ? (s->totals.infer_s + s->totals.input_s) / (double)s->totals.succeeded : 0;
+        /* What waits, at the model's mean pace so far: 1 to 60 seconds. */
+        const infer_totals *t = &s->versions[j->target->index].totals;
+        const double pace = t->succeeded ? (t->infer_s + t->input_s) / (double)t->succeeded : 0;
         const double wait = pace * (double)work_waiting(s->work) / (double)s->o.workers;
         char seconds[16];
         snprintf(seconds, sizeof seconds, "%d", wait < 1 ? 1 : wait > 60 ? 60 : (int)wait);
         http_reply_header(x, "Retry-After", seconds);
     }
-    graph_reply_error(s, x, code, j->err.message);
+    graph_reply_error(s, x, code, job_message(j));
 }
 
 static void reply(graph_server *s, http_exchange *x, const work_job *j) {
@@ -163,7 +167,17 @@ static status take_body(http_exchange *x, work_job *j, error *err) {
     return CHURON_OK;
 }
 
-void graph_infer(graph_server *s, http_exchange *x) {
+/* ?provenance=1 */
+static bool wants_provenance(const http_exchange *x) {
+    const char *q = http_request_query(x);
+    for (; *q; q += strcspn(q, "&")) {
+        q += *q == '&';
+        if (strncmp(q, "provenance=1", 12) == 0 && (!q[12] || q[12] == '&')) return true;
+    }
+    return false;
+}
+
+void graph_infer(graph_server *s, http_exchange *x, const served *v, job_kind kind, const char *id) {
     infer *f = mem_calloc(1, sizeof *f);
     if (!f) {
         graph_reply_error(s, x, 503, "server: out of memory for the request");
@@ -175,6 +189,11 @@ void graph_infer(graph_server *s, http_exchange *x) {
     s->n_live++;
     work_job *j = &f->job;
     atomic_init(&j->cancelled, false);
+    j->target = v;
+    j->kind = kind;
+    snprintf(j->id, sizeof j->id, "%s", id);
+    j->provenance = wants_provenance(x);
+    if (s->keys) j->owner = key_ring_find(s->keys, http_request_header(x, "Authorization"));
     j->arrived = clock_seconds();
     if (s->o.timeout > 0) j->deadline = j->arrived + s->o.timeout;
     error err;

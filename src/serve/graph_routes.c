@@ -1,13 +1,24 @@
-/* graph_routes.c: the paths of a graph's server. */
+/* graph_routes.c: the paths of the server: the inference protocol under /v2, TensorFlow Serving's form under
+ * /v1. */
 #include "serve/graph_internal.h"
 
 #include "base/json_out.h"
+#include "base/mem.h"
+#include "serve/api/tfs.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-static const char MODELS[] = "/v2/models/";
+static const char V2_MODELS[] = "/v2/models/", V1_MODELS[] = "/v1/models/";
+
+/* A request on its way through the tables. */
+typedef struct asked {
+    graph_server *s;
+    http_exchange *x;
+    const served *v; /* of paths that name a model */
+    char id[JOB_ID_MAX + 1];
+} asked;
 
 /* ---- replies ---------------------------------------------------------------------------------------- */
 
@@ -35,54 +46,75 @@ static void reply_text(http_exchange *x, int code, const char *json) {
 
 /* ---- small endpoints -------------------------------------------------------------------------------- */
 
-static void get_health(graph_server *s, http_exchange *x) {
-    (void)s;
-    reply_text(x, 200, "{\"status\":\"ok\"}");
+static void get_health(asked *a) {
+    reply_text(a->x, 200, "{\"status\":\"ok\"}");
 }
 
-static void get_ready(graph_server *s, http_exchange *x) {
-    reply_text(x, s->draining ? 503 : 200,
-               s->draining ? "{\"status\":\"draining\"}" : "{\"status\":\"ready\"}");
+/* Every name has a version that is served. */
+static bool all_available(const served_list *l) {
+    for (size_t i = 0; i < l->n; i++) {
+        const served_wanted w = {.name = l->items[i]->name, .name_len = strlen(l->items[i]->name)};
+        if (!served_find(l, &w, NULL)) return false;
+    }
+    return true;
 }
 
-static void get_live(graph_server *s, http_exchange *x) {
-    (void)s;
-    reply_text(x, 200, "{\"live\":true}");
+static const char *readiness(const graph_server *s) {
+    return s->draining ? "draining" : all_available(s->models) ? "ready" : "not verified";
 }
 
-static void get_v2_ready(graph_server *s, http_exchange *x) {
-    reply_text(x, s->draining ? 503 : 200, s->draining ? "{\"ready\":false}" : "{\"ready\":true}");
+static void get_ready(asked *a) {
+    const char *is = readiness(a->s);
+    str out = {0};
+    str_fmt(&out, "{\"status\":\"%s\"}", is);
+    reply_text(a->x, strcmp(is, "ready") == 0 ? 200 : 503, str_cstr(&out));
+    str_free(&out);
 }
 
-static void get_version(graph_server *s, http_exchange *x) {
+static void get_live(asked *a) {
+    reply_text(a->x, 200, "{\"live\":true}");
+}
+
+static void get_v2_ready(asked *a) {
+    const bool ready = strcmp(readiness(a->s), "ready") == 0;
+    reply_text(a->x, ready ? 200 : 503, ready ? "{\"ready\":true}" : "{\"ready\":false}");
+}
+
+static void get_model_ready(asked *a) {
+    reply_text(a->x, a->s->draining ? 503 : 200, a->s->draining ? "{\"ready\":false}" : "{\"ready\":true}");
+}
+
+static void get_version(asked *a) {
+    const graph_server *s = a->s;
+    const served *only = s->models->n == 1 ? s->models->items[0] : NULL;
     str out = {0};
     json_out j = json_out_begin(&out);
     json_out_object(&j, NULL);
     json_out_cstr(&j, "version", churon_version());
-    json_out_cstr(&j, "model", s->model_id);
-    json_out_cstr(&j, "digest", *s->digest ? s->digest : NULL);
+    if (only) json_out_cstr(&j, "model", only->name);
+    if (only) json_out_cstr(&j, "digest", only->digest);
     json_out_cstr(&j, "isa", s->o.isa);
     json_out_uint(&j, "workers", s->o.workers);
     json_out_uint(&j, "threads", s->o.threads);
     json_out_end_object(&j);
-    reply_body(s, x, &out);
+    reply_body(a->s, a->x, &out);
 }
 
-static void get_metrics(graph_server *s, http_exchange *x) {
+static void get_metrics(asked *a) {
     str out = {0};
-    graph_measure_update(s);
-    metrics_write(s->m.all, &out);
+    graph_measure_update(a->s);
+    metrics_write(a->s->metrics, &out);
     if (out.failed) {
-        reply_body(s, x, &out);
+        reply_body(a->s, a->x, &out);
         return;
     }
-    http_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", str_cstr(&out), out.len);
+    http_reply(a->x, 200, "text/plain; version=0.0.4; charset=utf-8", str_cstr(&out), out.len);
     str_free(&out);
 }
 
-static void get_server(graph_server *s, http_exchange *x) {
+static void get_server(asked *a) {
     static const char *const extensions[] = {"binary_tensor_data", "model_configuration", "model_repository",
-                                             "statistics"};
+                                             "sequence", "statistics"};
     str out = {0};
     json_out j = json_out_begin(&out);
     json_out_object(&j, NULL);
@@ -93,39 +125,112 @@ static void get_server(graph_server *s, http_exchange *x) {
         json_out_cstr(&j, NULL, extensions[i]);
     json_out_end_array(&j);
     json_out_end_object(&j);
-    reply_body(s, x, &out);
+    reply_body(a->s, a->x, &out);
 }
 
-static void get_index(graph_server *s, http_exchange *x) {
+static void get_index(asked *a) {
+    const graph_server *s = a->s;
     str out = {0};
     json_out j = json_out_begin(&out);
     json_out_array(&j, NULL);
-    json_out_object(&j, NULL);
-    json_out_cstr(&j, "name", s->model_id);
-    json_out_cstr(&j, "version", "1");
-    json_out_cstr(&j, "state", s->draining ? "UNAVAILABLE" : "READY");
-    json_out_cstr(&j, "reason", s->draining ? "stopping" : "");
-    json_out_end_object(&j);
+    for (size_t i = 0; i < s->models->n; i++) {
+        const served *v = s->models->items[i];
+        const bool there = v->available && !s->draining;
+        json_out_object(&j, NULL);
+        json_out_cstr(&j, "name", v->name);
+        json_out_cstr(&j, "version", v->version);
+        json_out_cstr(&j, "state", there ? "READY" : "UNAVAILABLE");
+        json_out_cstr(&j, "reason", there ? "" : v->available ? "stopping" : str_cstr(&v->fault));
+        json_out_end_object(&j);
+    }
     json_out_end_array(&j);
-    reply_body(s, x, &out);
+    reply_body(a->s, a->x, &out);
 }
 
-static void get_stats(graph_server *s, http_exchange *x) {
+/* OpenAI's list, which other clients read too. */
+static void get_models(asked *a) {
+    const graph_server *s = a->s;
     str out = {0};
-    graph_measure_stats(s, &out);
-    reply_body(s, x, &out);
+    json_out j = json_out_begin(&out);
+    json_out_object(&j, NULL);
+    json_out_cstr(&j, "object", "list");
+    json_out_array(&j, "data");
+    for (size_t i = 0; i < s->models->n; i++) {
+        const served *v = s->models->items[i];
+        json_out_object(&j, NULL);
+        json_out_cstr(&j, "id", v->name);
+        json_out_cstr(&j, "object", "model");
+        json_out_int(&j, "created", s->created);
+        json_out_cstr(&j, "owned_by", "churon");
+        json_out_cstr(&j, "version", v->version);
+        json_out_cstr(&j, "label", v->label);
+        json_out_cstr(&j, "digest", v->digest);
+        json_out_cstr(&j, "state", v->available ? "AVAILABLE" : "END");
+        json_out_uint(&j, "golden_cases", v->golden);
+        json_out_end_object(&j);
+    }
+    json_out_end_array(&j);
+    json_out_end_object(&j);
+    reply_body(a->s, a->x, &out);
 }
 
-static void get_metadata(graph_server *s, http_exchange *x) {
+static void get_all_stats(asked *a) {
     str out = {0};
-    oip_write_metadata(&s->model, &out);
-    reply_body(s, x, &out);
+    graph_measure_stats(a->s, NULL, &out);
+    reply_body(a->s, a->x, &out);
 }
 
-static void get_config(graph_server *s, http_exchange *x) {
+static void get_stats(asked *a) {
     str out = {0};
-    oip_write_config(&s->model, &out);
-    reply_body(s, x, &out);
+    graph_measure_stats(a->s, a->v, &out);
+    reply_body(a->s, a->x, &out);
+}
+
+/* Does the version speak the inference protocol? Otherwise it has been said why not. */
+static bool speaks_oip(asked *a) {
+    if (a->v->no_oip.code == CHURON_OK) return true;
+    graph_reply_error(a->s, a->x, 400, a->v->no_oip.message);
+    return false;
+}
+
+static void get_metadata(asked *a) {
+    str out = {0};
+    if (!speaks_oip(a)) return;
+    oip_write_metadata(&a->v->oip, &out);
+    reply_body(a->s, a->x, &out);
+}
+
+static void get_config(asked *a) {
+    str out = {0};
+    if (!speaks_oip(a)) return;
+    oip_write_config(&a->v->oip, &out);
+    reply_body(a->s, a->x, &out);
+}
+
+static void post_infer(asked *a) {
+    graph_infer(a->s, a->x, a->v, JOB_INFER, a->id);
+}
+
+static void post_predict(asked *a) {
+    graph_infer(a->s, a->x, a->v, JOB_PREDICT, a->id);
+}
+
+static void post_classify(asked *a) {
+    graph_infer(a->s, a->x, a->v, JOB_CLASSIFY, a->id);
+}
+
+static void post_regress(asked *a) {
+    graph_infer(a->s, a->x, a->v, JOB_REGRESS, a->id);
+}
+
+static void get_v1_metadata(asked *a) {
+    str out = {0};
+    if (!a->v->p) {
+        graph_reply_error(a->s, a->x, 400, a->v->no_pipeline.message);
+        return;
+    }
+    tfs_write_metadata(&out, a->v->p, a->v->name, a->v->version);
+    reply_body(a->s, a->x, &out);
 }
 
 /* ---- admission -------------------------------------------------------------------------------------- */
@@ -136,17 +241,21 @@ static bool is_sane_id(const char *id) {
     return n > 0 && n <= 64 && strspn(id, allowed) == n;
 }
 
-static void add_provenance(graph_server *s, http_exchange *x) {
-    char own[40];
-    const char *id = http_request_header(x, "X-Request-Id");
-    if (!is_sane_id(id)) {
-        snprintf(own, sizeof own, "%s%08llx", s->id_prefix, (unsigned long long)s->next_id++);
-        id = own;
+static void add_id(asked *a) {
+    const char *id = http_request_header(a->x, "X-Request-Id");
+    if (is_sane_id(id)) {
+        snprintf(a->id, sizeof a->id, "%s", id);
+    } else {
+        snprintf(a->id, sizeof a->id, "%s%08llx", a->s->id_prefix, (unsigned long long)a->s->next_id++);
     }
-    http_reply_header(x, "X-Churon-Request-Id", id);
-    http_reply_header(x, "X-Churon-Model", s->model_id);
-    http_reply_header(x, "X-Churon-Version", churon_version());
-    if (*s->digest) http_reply_header(x, "X-Churon-Digest", s->digest);
+    http_reply_header(a->x, "X-Churon-Request-Id", a->id);
+}
+
+/* Of a bare graph, which has no version of its own, the program's. */
+static void add_provenance(http_exchange *x, const served *v) {
+    http_reply_header(x, "X-Churon-Model", v->name);
+    http_reply_header(x, "X-Churon-Version", v->g ? churon_version() : v->version);
+    http_reply_header(x, "X-Churon-Digest", v->digest);
 }
 
 static bool type_is(const char *type, const char *name) {
@@ -195,7 +304,7 @@ static bool admit(graph_server *s, http_exchange *x, bool post, bool guarded, bo
 typedef struct route {
     const char *path;
     bool post, guarded, computes;
-    void (*run)(graph_server *s, http_exchange *x);
+    void (*run)(asked *a);
 } route;
 
 static const route fixed[] = {
@@ -203,68 +312,144 @@ static const route fixed[] = {
     {"/ready", false, false, false, get_ready},
     {"/version", false, true, false, get_version},
     {"/metrics", false, true, false, get_metrics},
+    {"/v1/models", false, true, false, get_models},
     {"/v2", false, false, false, get_server},
     {"/v2/", false, false, false, get_server},
     {"/v2/health/live", false, false, false, get_live},
     {"/v2/health/ready", false, false, false, get_v2_ready},
-    {"/v2/models/stats", false, true, false, get_stats},
+    {"/v2/models/stats", false, true, false, get_all_stats},
     {"/v2/repository/index", true, true, false, get_index},
 };
 
-static const route of_model[] = {
-    {"", false, true, false, get_metadata},      {"/ready", false, false, false, get_v2_ready},
+static const route of_v2_model[] = {
+    {"", false, true, false, get_metadata},      {"/ready", false, false, false, get_model_ready},
     {"/config", false, true, false, get_config}, {"/stats", false, true, false, get_stats},
-    {"/infer", true, true, true, graph_infer},
+    {"/infer", true, true, true, post_infer},
 };
 
-static bool dispatch(graph_server *s, http_exchange *x, const route *table, size_t n, const char *path) {
+static const route of_v1_model[] = {
+    {"/metadata", false, true, false, get_v1_metadata},
+    {":predict", true, true, true, post_predict},
+    {":classify", true, true, true, post_classify},
+    {":regress", true, true, true, post_regress},
+};
+
+static bool dispatch(asked *a, const route *table, size_t n, const char *path) {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(table[i].path, path) != 0) continue;
-        if (admit(s, x, table[i].post, table[i].guarded, table[i].computes)) table[i].run(s, x);
+        if (admit(a->s, a->x, table[i].post, table[i].guarded, table[i].computes)) table[i].run(a);
         return true;
     }
     return false;
 }
 
-static void not_found(graph_server *s, http_exchange *x, const char *what, const char *expected,
-                      const char *got) {
+static void not_found(asked *a, const char *what, const char *expected, const char *got) {
     error err; /* for its message: one clean line */
     (void)error_set(&err, CHURON_NOT_FOUND, "%s: expected %.120s, got '%.100s'", what, expected, got);
-    graph_reply_error(s, x, 404, err.message);
+    graph_reply_error(a->s, a->x, 404, err.message);
 }
 
-/* NAME[/versions/1][/ACTION] */
-static void dispatch_model(graph_server *s, http_exchange *x, const char *path) {
-    static const char versions[] = "/versions/";
-    const size_t n = strlen(s->model_id);
-    if (strncmp(path, s->model_id, n) != 0 || (path[n] && path[n] != '/')) {
-        char got[104];
-        snprintf(got, sizeof got, "%.*s", (int)(strcspn(path, "/") < 100 ? strcspn(path, "/") : 100), path);
-        not_found(s, x, "model", s->model_id, got);
+/* What stands behind `word` up to the next of `ends`; NULL: it does not stand here. *path goes on behind it.
+ */
+static const char *take_part(const char **path, const char *word, const char *ends, size_t *len) {
+    const size_t n = strlen(word);
+    if (strncmp(*path, word, n) != 0) return NULL;
+    const char *part = *path + n;
+    *len = strcspn(part, ends);
+    *path = part + *len;
+    return part;
+}
+
+/* Bytes of the name that a path begins with: the longest one that is known (it may have slashes), else up to
+ * the next of `ends`. */
+static size_t name_length(const served_list *l, const char *path, const char *ends) {
+    size_t longest = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const size_t n = strlen(l->items[i]->name);
+        if (n > longest && strncmp(path, l->items[i]->name, n) == 0 && (!path[n] || strchr(ends, path[n])))
+            longest = n;
+    }
+    return longest ? longest : strcspn(path, ends);
+}
+
+/* NAME[/versions/V|/labels/L] and what follows. */
+static const char *take_model(const served_list *l, const char *path, const char *ends, served_wanted *w) {
+    *w = (served_wanted){.name = path, .name_len = name_length(l, path, ends)};
+    path += w->name_len;
+    w->version = take_part(&path, "/versions/", ends, &w->version_len);
+    if (!w->version) w->label = take_part(&path, "/labels/", ends, &w->label_len);
+    return path;
+}
+
+/* Has the server said no, because there is no such version? */
+static bool refuse_model(asked *a, const served_wanted *w) {
+    error err;
+    a->v = served_find(a->s->models, w, &err);
+    if (a->v) {
+        if (a->s->models->n > 1) add_provenance(a->x, a->v);
+        return false;
+    }
+    if (err.code == CHURON_BUSY) http_reply_header(a->x, "Retry-After", "60");
+    graph_reply_error(a->s, a->x, err.code == CHURON_BUSY ? 503 : 404, err.message);
+    return true;
+}
+
+static void dispatch_v2(asked *a, const char *path) {
+    served_wanted w;
+    const char *rest = take_model(a->s->models, path, "/", &w);
+    if (refuse_model(a, &w)) return;
+    if (!dispatch(a, of_v2_model, sizeof of_v2_model / sizeof *of_v2_model, rest))
+        not_found(a, "path", "/infer, /ready, /config or /stats of the model", rest);
+}
+
+/* GET /v1/models/NAME[…]: the state of its versions, whether they are served or not. */
+static void get_status(asked *a, const served_wanted *w) {
+    if (!admit(a->s, a->x, false, true, false)) return;
+    tfs_version *found = mem_calloc(a->s->models->n + 1, sizeof *found);
+    size_t n = 0;
+    for (size_t i = 0; found && i < a->s->models->n; i++) {
+        const served *v = a->s->models->items[i];
+        if (served_is(v, w))
+            found[n++] = (tfs_version){v->version, v->available ? NULL : str_cstr(&v->fault)};
+    }
+    str out = {0};
+    error err;
+    if (!found) {
+        graph_reply_error(a->s, a->x, 503, "server: out of memory for the reply");
+    } else if (n == 0) {
+        (void)served_find(a->s->models, w, &err);
+        graph_reply_error(a->s, a->x, 404, err.message);
+    } else {
+        tfs_write_status(&out, found, n);
+        reply_body(a->s, a->x, &out);
+    }
+    mem_free(found);
+}
+
+static void dispatch_v1(asked *a, const char *path) {
+    served_wanted w;
+    const char *rest = take_model(a->s->models, path, "/:", &w);
+    if (!*rest) {
+        get_status(a, &w);
         return;
     }
-    const char *rest = path + n;
-    if (strncmp(rest, versions, strlen(versions)) == 0) {
-        rest += strlen(versions);
-        if (rest[0] != '1' || (rest[1] && rest[1] != '/')) {
-            not_found(s, x, "version", "1, the only one", rest);
-            return;
-        }
-        rest++;
-    }
-    if (!dispatch(s, x, of_model, sizeof of_model / sizeof *of_model, rest)) {
-        not_found(s, x, "path", "/infer, /ready, /config or /stats of the model", rest);
-    }
+    if (refuse_model(a, &w)) return;
+    if (!dispatch(a, of_v1_model, sizeof of_v1_model / sizeof *of_v1_model, rest))
+        not_found(a, "path", ":predict, :classify, :regress or /metadata of the model", rest);
 }
 
 void graph_routes_dispatch(void *user, http_exchange *x) {
-    graph_server *s = user;
-    add_provenance(s, x);
+    asked a = {.s = user, .x = x};
+    add_id(&a);
+    if (a.s->models->n == 1) add_provenance(x, a.s->models->items[0]);
     const char *path = http_request_path(x);
-    if (dispatch(s, x, fixed, sizeof fixed / sizeof *fixed, path)) return;
-    if (strncmp(path, MODELS, strlen(MODELS)) == 0) {
-        dispatch_model(s, x, path + strlen(MODELS));
+    const bool v2 = strncmp(path, V2_MODELS, strlen(V2_MODELS)) == 0;
+    if (dispatch(&a, fixed, sizeof fixed / sizeof *fixed, path)) return;
+    if (v2) {
+        dispatch_v2(&a, path + strlen(V2_MODELS));
+    } else if (strncmp(path, V1_MODELS, strlen(V1_MODELS)) == 0) {
+        dispatch_v1(&a, path + strlen(V1_MODELS));
     } else {
-        not_found(s, x, "path", "an endpoint of this server, which begin with /v2", path);
+        not_found(&a, "path", "an endpoint of this server, which begin with /v1 or /v2", path);
     }
 }

@@ -4,13 +4,21 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "serve/graph_internal.h"
+#include "serve/json_in.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
-enum { TICK_MS = 500, DRAIN_TICK_MS = 20, MAX_QUEUE = 256, MAX_QUEUE_BYTES = 256 << 20 };
+enum {
+    TICK_MS = 500,
+    DRAIN_TICK_MS = 20,
+    MAX_QUEUE = 256,
+    MAX_QUEUE_BYTES = 256 << 20,
+    MAX_SEQUENCES = 1024,
+    SEQUENCE_IDLE_S = 60
+};
 
 static void on_work(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
@@ -61,10 +69,6 @@ static status create_events(graph_server *s, error *err) {
 }
 
 static status name_server(graph_server *s, error *err) {
-    const char *name = s->o.model_id ? s->o.model_id : "model";
-    s->model_id = mem_strdup(name);
-    if (!s->model_id) return error_no_memory(err, "model name", strlen(name));
-    if (s->o.digest) snprintf(s->digest, sizeof s->digest, "%s", s->o.digest);
     uint64_t random = 0;
     if (getrandom(&random, sizeof random, 0) < 0)
         return error_set(err, CHURON_IO, "ids: the system gave no random number");
@@ -73,7 +77,8 @@ static status name_server(graph_server *s, error *err) {
     return CHURON_OK;
 }
 
-status graph_server_create(graph_server **out, graph *g, const graph_server_options *o, error *err) {
+status graph_server_create(graph_server **out, const served_list *models, const graph_server_options *o,
+                           error *err) {
     *out = NULL;
     status st = CHURON_OK;
     graph_server *s = mem_calloc(1, sizeof *s);
@@ -82,12 +87,17 @@ status graph_server_create(graph_server **out, graph *g, const graph_server_opti
     if (s->o.workers == 0) s->o.workers = 1;
     if (s->o.max_queue == 0) s->o.max_queue = MAX_QUEUE;
     if (s->o.max_queue_bytes == 0) s->o.max_queue_bytes = MAX_QUEUE_BYTES;
-    s->g = graph_ref(g);
+    if (s->o.max_sequences == 0) s->o.max_sequences = MAX_SEQUENCES;
+    if (s->o.sequence_idle <= 0) s->o.sequence_idle = SEQUENCE_IDLE_S;
+    s->models = models;
+    json_in_setup();
     TRY_GOTO(name_server(s, err));
-    TRY_GOTO(oip_model_create(&s->model, g, s->model_id, err));
     if (o->n_keys) TRY_GOTO(key_ring_create(&s->keys, o->keys, o->n_keys, err));
     TRY_GOTO(graph_measure_create(s, err));
-    TRY_GOTO(work_create(&s->work, &s->model, s->o.workers, s->o.max_queue, s->o.max_queue_bytes, err));
+    TRY_GOTO(sequences_create(&s->sequences, s->o.max_sequences, s->o.sequence_idle, err));
+    const compute_shared shared = {
+        .models = models, .sequences = s->sequences, .record = o->record, .isa = o->isa};
+    TRY_GOTO(work_create(&s->work, &shared, s->o.workers, s->o.max_queue, s->o.max_queue_bytes, err));
     TRY_GOTO(create_events(s, err));
     TRY_GOTO(http_server_create(&s->http, s->base, &s->o.http, graph_routes_dispatch, on_reply, s, err));
     *out = s;
@@ -117,10 +127,8 @@ void graph_server_free(graph_server *s) {
     }
     if (s->base) event_base_free(s->base);
     work_free(s->work);
+    sequences_free(s->sequences);
     graph_measure_free(s);
     key_ring_free(s->keys);
-    oip_model_free(&s->model);
-    graph_close(s->g);
-    mem_free(s->model_id);
     mem_free(s);
 }

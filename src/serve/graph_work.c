@@ -1,7 +1,6 @@
 /* graph_work.c: see graph_work.h. */
 #include "serve/graph_work.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -12,15 +11,14 @@
 
 typedef struct worker {
     work *w;
-    graph_session *session;
-    value *outputs;
-    work_job *running; /* under the lock */
+    compute *compute;
+    work_job *running[COMPUTE_TOGETHER]; /* [n_running], under the lock */
+    size_t n_running;
     pthread_t thread;
     bool started;
 } worker;
 
 struct work {
-    const oip_model *m;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t some;
     bool has_lock, has_some, stopping;
@@ -33,109 +31,81 @@ struct work {
     worker *workers;
 };
 
-/* ---- one job ---------------------------------------------------------------------------------------- */
-
-/* Is it not worth going on? Then the job has its error. */
-static bool ended(work_job *j) {
-    if (atomic_load_explicit(&j->cancelled, memory_order_relaxed)) {
-        j->st = error_set(&j->err, CHURON_CANCELLED, "request: it was cancelled");
-        return true;
-    }
-    j->late = j->deadline != 0 && clock_seconds() >= j->deadline;
-    if (j->late)
-        j->st = error_set(&j->err, CHURON_LIMIT, "request: its time was over before it was computed");
-    return j->late;
-}
-
-static status answer(worker *k, work_job *j, oip_request *r) {
-    const oip_model *m = k->w->m;
-    TRY(oip_request_read(r, m, j->body, j->len, j->json_len, &j->err));
-    j->read = clock_seconds();
-    if (r->timeout_us) {
-        const double own = j->arrived + (double)r->timeout_us / 1e6;
-        if (j->deadline == 0 || own < j->deadline) j->deadline = own;
-    }
-    if (ended(j)) return j->st;
-    const graph_run_options o = {.deadline = j->deadline, .wanted = r->outputs, .cancel = &j->cancelled};
-    TRY(graph_run(k->session, r->inputs, k->outputs, &o, &j->err));
-    j->ran = clock_seconds();
-    const status st = oip_answer_write(&j->answer, &j->answer_json, m, r, k->outputs, &j->err);
-    for (size_t i = 0; i < m->n_outputs; i++) value_free(&k->outputs[i]);
-    j->written = clock_seconds();
-    return st;
-}
-
-static void compute(worker *k, work_job *j) {
-    j->started = clock_seconds();
-    if (ended(j)) return;
-    oip_request r = {0};
-    j->st = answer(k, j, &r);
-    oip_request_free(&r, k->w->m);
-    j->late = j->st == CHURON_LIMIT && j->deadline != 0 && clock_seconds() >= j->deadline;
-    mem_free(j->body);
-    j->body = NULL;
-}
-
 /* ---- workers ---------------------------------------------------------------------------------------- */
 
-static work_job *pop(worker *k) {
+static work_job *unlink_first(worker *k) {
     work *w = k->w;
-    while (!w->first && !w->stopping) pthread_cond_wait(&w->some, &w->lock);
-    if (w->stopping) return NULL;
     work_job *j = w->first;
     w->first = j->next;
     if (!w->first) w->last = &w->first;
     w->waiting--;
     w->bytes -= j->len;
-    k->running = j;
+    k->running[k->n_running++] = j;
     return j;
 }
 
-static void finish(worker *k, work_job *j) {
+/* The next job into running[], and those right behind it that may run with it: this worker's share of what
+ * waits. False: the end. */
+static bool pop(worker *k) {
+    work *w = k->w;
+    while (!w->first && !w->stopping) pthread_cond_wait(&w->some, &w->lock);
+    if (w->stopping) return false;
+    const work_job *j = unlink_first(k);
+    const size_t share = 1 + w->waiting / w->n_workers, most = compute_most_together(k->compute, j);
+    while (k->n_running < most && k->n_running < share && w->first && w->first->target == j->target &&
+           w->first->kind == j->kind && compute_most_together(k->compute, w->first) > 1) {
+        (void)unlink_first(k);
+    }
+    return true;
+}
+
+static void finish(worker *k, work_job *const *jobs, size_t n) {
     work *w = k->w;
     const bool wake = !w->done;
-    k->running = NULL;
-    j->next = NULL;
-    *w->done_last = j;
-    w->done_last = &j->next;
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->next = NULL;
+        *w->done_last = jobs[i];
+        w->done_last = &jobs[i]->next;
+    }
+    k->n_running = 0;
     if (!wake) return;
     const uint64_t one = 1;
-    ssize_t n;
-    do n = write(w->fd, &one, sizeof one); /* cannot fill: it is read whenever the list was taken */
-    while (n < 0 && errno == EINTR);
+    ssize_t written;
+    do written = write(w->fd, &one, sizeof one); /* cannot fill: it is read whenever the list was taken */
+    while (written < 0 && errno == EINTR);
 }
 
 static void *run_worker(void *user) {
     worker *k = user;
     work *w = k->w;
     pthread_mutex_lock(&w->lock);
-    for (work_job *j; (j = pop(k)) != NULL;) {
+    while (pop(k)) {
+        work_job *jobs[COMPUTE_TOGETHER];
+        const size_t n = k->n_running;
+        memcpy(jobs, k->running, n * sizeof(work_job *));
         pthread_mutex_unlock(&w->lock);
-        compute(k, j);
+        compute_jobs(k->compute, jobs, n);
         pthread_mutex_lock(&w->lock);
-        finish(k, j);
+        finish(k, jobs, n);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-static status start_worker(work *w, worker *k, error *err) {
+static status start_worker(work *w, worker *k, const compute_shared *shared, error *err) {
     k->w = w;
-    TRY(graph_session_create(&k->session, w->m->g, err));
-    k->outputs = mem_calloc(w->m->n_outputs + 1, sizeof *k->outputs);
-    if (!k->outputs) return error_no_memory(err, "outputs", w->m->n_outputs * sizeof *k->outputs);
+    TRY(compute_create(&k->compute, shared, err));
     k->started = pthread_create(&k->thread, NULL, run_worker, k) == 0;
     return k->started ? CHURON_OK
                       : error_set(err, CHURON_IO, "server: the system gave no thread for a worker");
 }
 
-status work_create(work **out, const oip_model *m, size_t workers, size_t max_jobs, uint64_t max_bytes,
-                   error *err) {
+status work_create(work **out, const compute_shared *shared, size_t workers, size_t max_jobs,
+                   uint64_t max_bytes, error *err) {
     *out = NULL;
     status st = CHURON_OK;
     work *w = mem_calloc(1, sizeof *w);
     if (!w) return error_no_memory(err, "work", sizeof *w);
-    w->m = m;
     w->fd = -1;
     w->last = &w->first;
     w->done_last = &w->done;
@@ -154,7 +124,7 @@ status work_create(work **out, const oip_model *m, size_t workers, size_t max_jo
         goto cleanup;
     }
     w->n_workers = workers;
-    for (size_t i = 0; i < workers; i++) TRY_GOTO(start_worker(w, &w->workers[i], err));
+    for (size_t i = 0; i < workers; i++) TRY_GOTO(start_worker(w, &w->workers[i], shared, err));
     *out = w;
     w = NULL;
 cleanup:
@@ -178,8 +148,8 @@ void work_stop(work *w, void (*fn)(void *user, work_job *j), void *user) {
         pthread_mutex_lock(&w->lock);
         w->stopping = true;
         for (size_t i = 0; i < w->n_workers; i++) {
-            if (w->workers[i].running)
-                atomic_store_explicit(&w->workers[i].running->cancelled, true, memory_order_relaxed);
+            for (size_t k = 0; k < w->workers[i].n_running; k++)
+                atomic_store_explicit(&w->workers[i].running[k]->cancelled, true, memory_order_relaxed);
         }
         if (w->has_some) pthread_cond_broadcast(&w->some);
         pthread_mutex_unlock(&w->lock);
@@ -200,8 +170,7 @@ void work_stop(work *w, void (*fn)(void *user, work_job *j), void *user) {
 void work_free(work *w) {
     if (!w) return;
     for (size_t i = 0; i < w->n_workers; i++) {
-        graph_session_free(w->workers[i].session);
-        mem_free(w->workers[i].outputs);
+        compute_free(w->workers[i].compute);
     }
     if (w->fd >= 0) close(w->fd);
     if (w->has_lock) pthread_mutex_destroy(&w->lock);

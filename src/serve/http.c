@@ -298,6 +298,11 @@ const char *http_request_path(const http_exchange *x) {
     return x->path;
 }
 
+const char *http_request_query(const http_exchange *x) {
+    const char *target = evhttp_request_get_uri(x->req), *mark = target ? strchr(target, '?') : NULL;
+    return mark ? mark + 1 : "";
+}
+
 const char *http_request_header(const http_exchange *x, const char *name) {
     if (!x->req) return NULL;
     return evhttp_find_header(evhttp_request_get_input_headers(x->req), name);

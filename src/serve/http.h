@@ -65,6 +65,8 @@ typedef enum http_method { HTTP_M_GET, HTTP_M_HEAD, HTTP_M_POST, HTTP_M_DELETE, 
 http_method http_request_method(const http_exchange *x);
 /* Decoded path without the query; borrowed for the life of the exchange. */
 const char *http_request_path(const http_exchange *x);
+/* What follows the path's ?, as it was sent; "" if nothing. */
+const char *http_request_query(const http_exchange *x);
 const char *http_request_header(const http_exchange *x, const char *name); /* NULL if absent */
 bool http_request_is_local(const http_exchange *x);           /* did it come from this machine? */
 const char *http_request_body(http_exchange *x, size_t *len); /* borrowed, likewise */

@@ -1,8 +1,8 @@
 /* key_ring.c: see key_ring.h. */
 #include "serve/key_ring.h"
 
-#include "base/mem.h"
 #include "base/digest.h"
+#include "base/mem.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
@@ -33,11 +33,19 @@ void key_ring_free(key_ring *r) {
     mem_free(r);
 }
 
-bool key_ring_knows(const key_ring *r, const char *authorization) {
+size_t key_ring_find(const key_ring *r, const char *authorization) {
     char digest[DIGEST_HEX] = "";
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return false;
-    if (digest_bytes(authorization + 7, strlen(authorization + 7), digest, NULL) != CHURON_OK) return false;
-    bool known = false;
-    for (size_t i = 0; i < r->n; i++) known |= CRYPTO_memcmp(digest, r->digests[i], DIGEST_HEX) == 0;
-    return known;
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return SIZE_MAX;
+    if (digest_bytes(authorization + 7, strlen(authorization + 7), digest, NULL) != CHURON_OK)
+        return SIZE_MAX;
+    size_t found = SIZE_MAX;
+    for (size_t i = 0; i < r->n; i++) {
+        const bool same = CRYPTO_memcmp(digest, r->digests[i], DIGEST_HEX) == 0;
+        found = same ? i : found;
+    }
+    return found;
+}
+
+bool key_ring_knows(const key_ring *r, const char *authorization) {
+    return key_ring_find(r, authorization) != SIZE_MAX;
 }

@@ -11,5 +11,7 @@ void key_ring_free(key_ring *r);
 /* Does `authorization` (a header's value or NULL) say Bearer and a key of the ring? Takes the same time
  * whichever key it is. */
 bool key_ring_knows(const key_ring *r, const char *authorization);
+/* Its place in the ring; SIZE_MAX: it is none of them. */
+size_t key_ring_find(const key_ring *r, const char *authorization);
 
 #endif

@@ -41,7 +41,6 @@ void measure_free(struct server *s);
 void measure_update(struct server *s); /* gauges and totals of the engine, before a scrape */
 tenant *measure_tenant(struct server *s, const char *name);
 
-
 metric *server_counter_refused(struct server *s, const char *reason);
 metric *server_counter_cancelled(struct server *s, const char *reason);
 metric *server_counter_finished(struct server *s, const char *reason);

@@ -51,12 +51,12 @@ struct server {
         capacity; /* tokens that one sequence can have: the context, or less where the KV cache is smaller */
     bool draining, stopping;
     size_t live_choices, n_answers;
-    size_t max_answers;   /* fewer than connections, so that some are left to be told that it is full */
-    bool several_tenants; /* among the keys */
-    struct answer *answers;                            /* all, for stopping */
-    struct answer *dirty;                              /* with output that this round of the feed brought */
-    size_t longest_token;                              /* bytes */
-    char id_prefix[17];                                /* random, of this process */
+    size_t max_answers;     /* fewer than connections, so that some are left to be told that it is full */
+    bool several_tenants;   /* among the keys */
+    struct answer *answers; /* all, for stopping */
+    struct answer *dirty;   /* with output that this round of the feed brought */
+    size_t longest_token;   /* bytes */
+    char id_prefix[17];     /* random, of this process */
     uint64_t next_id;
     char request_id[REQUEST_ID_MAX + 1]; /* of the request being dispatched */
     caller caller;                       /* of the request being dispatched */

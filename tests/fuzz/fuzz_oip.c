@@ -16,7 +16,7 @@ static void check(const oip_model *m, const oip_request *r) {
     str out = {0};
     size_t json_len = 0;
     error err = {0};
-    const status st = oip_answer_write(&out, &json_len, m, r, r->inputs, &err);
+    const status st = oip_answer_write(&out, &json_len, m, r, r->inputs, NULL, &err);
     if (st == CHURON_OK && (json_len > out.len || out.len == 0)) abort();
     if (st != CHURON_OK && !*err.message) abort();
     str_free(&out);

@@ -11,16 +11,17 @@
 
 enum { OIP_WORLD_PORTS = 5 };
 static const onnx_type oip_world_any = {.kind = ONNX_TENSOR};
-static oip_port oip_world_inputs[OIP_WORLD_PORTS] = {{"i_FP32", "FP32", ELEM_F32, &oip_world_any},
-                                                     {"i_BYTES", "BYTES", ELEM_STRING, &oip_world_any},
-                                                     {"i_BOOL", "BOOL", ELEM_BOOL, &oip_world_any},
-                                                     {"i_FP16", "FP16", ELEM_F16, &oip_world_any},
-                                                     {"i_INT64", "INT64", ELEM_I64, &oip_world_any}};
-static oip_port oip_world_outputs[OIP_WORLD_PORTS] = {{"o_FP32", "FP32", ELEM_F32, &oip_world_any},
-                                                      {"o_BYTES", "BYTES", ELEM_STRING, &oip_world_any},
-                                                      {"o_BOOL", "BOOL", ELEM_BOOL, &oip_world_any},
-                                                      {"o_FP16", "FP16", ELEM_F16, &oip_world_any},
-                                                      {"o_INT64", "INT64", ELEM_I64, &oip_world_any}};
+static oip_port oip_world_inputs[OIP_WORLD_PORTS] = {{"i_FP32", "FP32", ELEM_F32, &oip_world_any, false},
+                                                     {"i_BYTES", "BYTES", ELEM_STRING, &oip_world_any, false},
+                                                     {"i_BOOL", "BOOL", ELEM_BOOL, &oip_world_any, false},
+                                                     {"i_FP16", "FP16", ELEM_F16, &oip_world_any, false},
+                                                     {"i_INT64", "INT64", ELEM_I64, &oip_world_any, false}};
+static oip_port oip_world_outputs[OIP_WORLD_PORTS] = {
+    {"o_FP32", "FP32", ELEM_F32, &oip_world_any, false},
+    {"o_BYTES", "BYTES", ELEM_STRING, &oip_world_any, false},
+    {"o_BOOL", "BOOL", ELEM_BOOL, &oip_world_any, false},
+    {"o_FP16", "FP16", ELEM_F16, &oip_world_any, false},
+    {"o_INT64", "INT64", ELEM_I64, &oip_world_any, false}};
 
 /* The first n of the ports. */
 static inline oip_model oip_world(size_t n) {

@@ -38,7 +38,7 @@ static void a_request_and_its_answer(void **state) {
     assert_true(*(int64_t *)r.inputs[4].t.data == INT64_MIN);
     str out = {0};
     size_t json_len = 0;
-    assert_int_equal(oip_answer_write(&out, &json_len, &m, &r, r.inputs, &err), CHURON_OK);
+    assert_int_equal(oip_answer_write(&out, &json_len, &m, &r, r.inputs, NULL, &err), CHURON_OK);
     static const char want[] =
         "{\"model_name\":\"m\",\"model_version\":\"1\",\"id\":\"a\xc3\xa9\xf0\x9f\x98\x80\",\"outputs\":["
         "{\"name\":\"o_INT64\",\"datatype\":\"INT64\",\"shape\":[1],\"data\":[-9223372036854775808]},"
@@ -96,7 +96,7 @@ static void memory_that_runs_out(void **state) {
         error err = {0};
         mem_fail_at(at);
         st = oip_world_read(&r, &m, whole, WHOLE_LEN, JSON_LEN, &err);
-        if (st == CHURON_OK) st = oip_answer_write(&out, &json_len, &m, &r, r.inputs, &err);
+        if (st == CHURON_OK) st = oip_answer_write(&out, &json_len, &m, &r, r.inputs, NULL, &err);
         mem_fail_at(0);
         if (st != CHURON_OK) assert_int_equal(st, CHURON_NO_MEMORY);
         str_free(&out);

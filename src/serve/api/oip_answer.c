@@ -208,12 +208,14 @@ static status put_output(str *out, const oip_model *m, const oip_wanted *w, cons
 }
 
 status oip_answer_write(str *out, size_t *json_len, const oip_model *m, const oip_request *r,
-                        const value *outputs, error *err) {
+                        const value *outputs, const char *parameters, error *err) {
     bool binary = false;
     const size_t before = out->len;
     str_cat(out, "{\"model_name\":");
     str_json(out, m->name, strlen(m->name));
-    str_cat(out, ",\"model_version\":\"1\"");
+    const char *version = m->version ? m->version : "1";
+    str_cat(out, ",\"model_version\":");
+    str_json(out, version, strlen(version));
     if (r->has_id) {
         str_cat(out, ",\"id\":");
         str_json(out, str_cstr(&r->id), r->id.len);
@@ -224,7 +226,9 @@ status oip_answer_write(str *out, size_t *json_len, const oip_model *m, const oi
         TRY(put_output(out, m, &r->wanted[i], &outputs[r->wanted[i].output], err));
         binary = binary || r->wanted[i].binary;
     }
-    str_cat(out, "]}");
+    str_put(out, ']');
+    if (parameters) str_fmt(out, ",\"parameters\":%s", parameters);
+    str_put(out, '}');
     *json_len = binary ? out->len - before : 0;
     for (size_t i = 0; i < r->n_wanted; i++) {
         const size_t k = r->wanted[i].output;

@@ -111,9 +111,9 @@ void oip_write_metadata(const oip_model *m, str *out) {
     json_out_object(&j, NULL);
     json_out_cstr(&j, "name", m->name);
     json_out_array(&j, "versions");
-    json_out_cstr(&j, NULL, "1");
+    json_out_cstr(&j, NULL, m->version ? m->version : "1");
     json_out_end_array(&j);
-    json_out_cstr(&j, "platform", "churon_onnx");
+    json_out_cstr(&j, "platform", m->g ? "churon_onnx" : "churon_bundle");
     write_ports(&j, "inputs", m->inputs, m->n_inputs, false);
     write_ports(&j, "outputs", m->outputs, m->n_outputs, false);
     json_out_end_object(&j);
@@ -123,7 +123,7 @@ void oip_write_config(const oip_model *m, str *out) {
     json_out j = json_out_begin(out);
     json_out_object(&j, NULL);
     json_out_cstr(&j, "name", m->name);
-    json_out_cstr(&j, "platform", "churon_onnx");
+    json_out_cstr(&j, "platform", m->g ? "churon_onnx" : "churon_bundle");
     json_out_cstr(&j, "backend", "churon");
     json_out_int(&j, "max_batch_size", 0); /* batches are dimensions of the shapes */
     write_ports(&j, "input", m->inputs, m->n_inputs, true);

@@ -87,12 +87,34 @@ static status output_parameter(reader *rd, void *user, const char *key, bool *kn
     return CHURON_OK;
 }
 
+/* A number or a text, kept as text. */
+static status sequence_id(reader *rd, const char *what, error *err) {
+    oip_request *r = rd->r;
+    uint64_t id;
+    r->has_sequence = true;
+    if (oip_peek(&rd->s) == '"') return oip_string(&rd->s, &r->sequence_id, what, err);
+    TRY(oip_u64(&rd->s, &id, what, err));
+    str_clear(&r->sequence_id);
+    str_fmt(&r->sequence_id, "%" PRIu64, id);
+    return str_check(&r->sequence_id, err);
+}
+
+static status sequence_parameter(reader *rd, const char *key, bool *known, const char *what, error *err) {
+    if (strcmp(key, "sequence_id") == 0) return sequence_id(rd, what, err);
+    if (strcmp(key, "sequence_start") == 0) return oip_bool(&rd->s, &rd->r->sequence_start, what, err);
+    if (strcmp(key, "sequence_end") == 0) return oip_bool(&rd->s, &rd->r->sequence_end, what, err);
+    *known = false;
+    return CHURON_OK;
+}
+
 static status request_parameter(reader *rd, void *user, const char *key, bool *known, const char *what,
                                 error *err) {
     (void)user;
     *known = true;
     if (strcmp(key, "binary_data_output") == 0) return oip_bool(&rd->s, &rd->binary_all, what, err);
     if (strcmp(key, "timeout") == 0) return oip_u64(&rd->s, &rd->r->timeout_us, what, err);
+    if (strcmp(key, "provenance") == 0) return oip_bool(&rd->s, &rd->r->provenance, what, err);
+    if (rd->m->has_sequences) return sequence_parameter(rd, key, known, what, err);
     *known = false;
     return CHURON_OK;
 }
@@ -306,7 +328,7 @@ static status read_inputs(reader *rd, error *err) {
 static status check_all_given(const reader *rd, error *err) {
     for (size_t i = 0; i < rd->m->n_inputs; i++) {
         const oip_port *p = &rd->m->inputs[i];
-        if (rd->r->inputs[i].kind == VALUE_NONE) {
+        if (rd->r->inputs[i].kind == VALUE_NONE && !p->optional) {
             return error_set(err, CHURON_INVALID, "inputs: expected '%.120s' (%s), got none", p->name,
                              p->datatype);
         }
@@ -476,5 +498,6 @@ void oip_request_free(oip_request *r, const oip_model *m) {
     mem_free(r->outputs);
     mem_free(r->wanted);
     str_free(&r->id);
+    str_free(&r->sequence_id);
     *r = (oip_request){0};
 }
