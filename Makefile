@@ -9,7 +9,7 @@ CHURON       := build/release/churon
 C_FILES       = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-one asan tsan debug format format-check tidy bench fuzz coverage install clean help deps
+.PHONY: build run test test-one asan tsan debug format format-check tidy bench fuzz coverage wheel install clean help deps
 
 build: ## Build the program and both libraries into build/release
 	@tools/install-deps.sh --check run test
@@ -66,6 +66,9 @@ fuzz: ## Fuzz one target for TIME seconds: make fuzz FUZZ=gguf TIME=60
 coverage: ## Line coverage of the tests, into build/coverage/report
 	@tools/install-deps.sh run test dev
 	@tools/coverage.sh
+
+wheel: build ## The Python package as a wheel in build/wheel
+	@python3 tools/wheel.py build/release/libchuron.so build/wheel
 
 install: build ## Install into PREFIX (default /usr/local), below DESTDIR
 	@cmake --install build/release --prefix "$(PREFIX)"

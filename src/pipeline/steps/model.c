@@ -342,6 +342,32 @@ static status scalar_cell(const step *s, const run *r, const tensor *t, size_t a
     }
 }
 
+/* The rows' tensors lie at equal distances, each on 64 bytes, so that who wants all of them can see one
+ * array. */
+static status tensor_cells(const step *s, const run *r, const model_port *port, const tensor *t, bool batch,
+                           run_row **rows, size_t n, error *err) {
+    enum { ALIGN = 64 };
+    const size_t per_row = batch ? t->count / n : t->count, bytes = per_row * elem_describe(t->type)->bytes;
+    const size_t distance = bytes > SIZE_MAX - ALIGN ? SIZE_MAX : (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t all;
+    char *data = size_mul(distance, n, &all) ? arena_aligned(r->memory, all, ALIGN) : NULL;
+    tensor *tensors = arena_array(r->memory, n, sizeof *tensors);
+    if (!data || !tensors) return run_no_memory(r, s, n * bytes, err);
+    for (size_t i = 0; i < n; i++) {
+        char *to = data + i * distance;
+        const char *from = (const char *)t->data + i * bytes;
+        tensors[i] = tensor_borrow(t->type, t->rank - batch, t->dims + batch, to);
+        rows[i]->slots[port->slot] = (cell){.kind = CELL_TENSOR, .t = &tensors[i]};
+        if (t->type == ELEM_STRING) {
+            TRY(copy_strings(r, s, (tensor_string *)(void *)to, (const tensor_string *)(const void *)from,
+                             per_row, err));
+        } else if (bytes) {
+            memcpy(to, from, bytes);
+        }
+    }
+    return CHURON_OK;
+}
+
 static status tensor_rows(const step *s, const run *r, const model_port *port, const tensor *t, bool batch,
                           run_row **rows, size_t n, error *err) {
     if (batch && (t->rank == 0 || t->dims[0] != (int64_t)n)) {
@@ -350,23 +376,8 @@ static status tensor_rows(const step *s, const run *r, const model_port *port, c
                          ": say batch: false",
                          port->name, n, t->rank ? t->dims[0] : 0);
     }
-    const size_t per_row = batch ? t->count / n : t->count, bytes = elem_describe(t->type)->bytes;
-    for (size_t i = 0; i < n; i++) {
-        cell *out = &rows[i]->slots[port->slot];
-        if (port->form == OUT_SCALAR) {
-            TRY(scalar_cell(s, r, t, i, out, err));
-            continue;
-        }
-        void *data;
-        TRY(cell_new_tensor(out, CELL_TENSOR, r->memory, t->type, t->rank - batch, t->dims + batch, &data,
-                            port->name, err));
-        const char *from = (const char *)t->data + i * per_row * bytes;
-        if (t->type == ELEM_STRING) {
-            TRY(copy_strings(r, s, data, (const tensor_string *)(const void *)from, per_row, err));
-        } else if (per_row) {
-            memcpy(data, from, per_row * bytes);
-        }
-    }
+    if (port->form != OUT_SCALAR) return tensor_cells(s, r, port, t, batch, rows, n, err);
+    for (size_t i = 0; i < n; i++) TRY(scalar_cell(s, r, t, i, &rows[i]->slots[port->slot], err));
     return CHURON_OK;
 }
 
