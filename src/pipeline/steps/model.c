@@ -5,6 +5,8 @@
 #include "pipeline/pipeline_part.h"
 #include "pipeline/steps/steps.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -278,6 +280,15 @@ static bool same_shape(const cell *a, const cell *b) {
            (a->t->rank == b->t->rank && memcmp(a->t->dims, b->t->dims, a->t->rank * sizeof *a->t->dims) == 0);
 }
 
+/* Do the rows' tensors follow each other in memory, as rows of a caller's array do? */
+static bool lie_together(run_row *const *rows, size_t n, int32_t slot, size_t bytes) {
+    const tensor *first = rows[0]->slots[slot].t;
+    for (size_t i = 1; i < n; i++) {
+        if ((const char *)rows[i]->slots[slot].t->data != (const char *)first->data + i * bytes) return false;
+    }
+    return true;
+}
+
 /* One input of n rows. */
 static status gather_input(const step *s, const run *r, const model_port *port, bool batch, run_row **rows,
                            size_t n, value *out, error *err) {
@@ -298,7 +309,7 @@ static status gather_input(const step *s, const run *r, const model_port *port, 
     TRY(tensor_count(port->element, rank, dims, &total, port->name, err));
     const void *from = cell_elements(first, port->element, scalar, &count);
     void *data = (void *)(uintptr_t)from;
-    if (n > 1 || from == scalar) {
+    if (from == scalar || !lie_together(rows, n, port->slot, count * bytes)) {
         data = arena_aligned(r->memory, total * bytes, 64);
         if (!data) return run_no_memory(r, s, total * bytes, err);
         for (size_t i = 0; i < n; i++) {
