@@ -178,7 +178,7 @@ def test_fields_that_are_scalars_texts_and_left_out(churon, tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "echo.onnx")
     inputs = ("inputs:\n  i_f: {type: double, min: 0}\n  i_t: {type: text, max_length: 3}\n  i_n: {type: int64}\n"
               "  i_b: {type: bool, required: false, missing: true}\n")
-    with Server(churon, write_bundle(tmp_path / "b", inputs=inputs, task="echo", model=tmp_path / "echo.onnx")) as s:
+    with Server(churon, write_bundle(tmp_path / "b", inputs=inputs, task="graph", model=tmp_path / "echo.onnx")) as s:
         def tensor(name, datatype, data):
             return {"name": name, "datatype": datatype, "shape": [len(data)], "data": data}
         body = {"inputs": [tensor("i_f", "FP64", [0.1, 5]), tensor("i_t", "BYTES", ["a", "é"]), tensor("i_n", "INT64", [-2**63, 7])]}
@@ -260,7 +260,7 @@ def counting(churon, tmp_path_factory):
     (bundle / "bundle.yaml").write_text(
         "churon: 1\nname: count\nversion: 1\nmodel: {file: sum.onnx}\n"
         "inputs:\n  x: {type: tensor, dtype: float32, shape: [1]}\n"
-        "state:\n  sum: {dtype: float32, shape: [1], next: total}\n")
+        "state:\n  sum: {dtype: float32, shape: [1], next: total}\noutputs: {total: {}}\n")
     (folder / "keys").write_text("red\nblue\n")
     with Server(churon, bundle, "--keys", str(folder / "keys"), "--max-sequences", "3", "--sequence-idle", "1") as s:
         yield s
