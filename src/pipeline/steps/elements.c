@@ -297,6 +297,30 @@ status stack_items(const cell_type *type, const cell *items, size_t n, const cha
     return CHURON_OK;
 }
 
+status size_check(const step_build *b, size_t key, error *err) {
+    const cell_type *t = b->values[key].type;
+    if (t->kind == CELL_IMAGE && !t->optional) return CHURON_OK;
+    TRY(step_expect(b, key, KIND(CELL_IMAGE) | KIND(CELL_TENSOR) | KIND(CELL_LIST), false, err));
+    return expect_numbers(b, key, 1, err);
+}
+
+status size_read(const cell *c, arena *a, size_t *height, size_t *width, error *err) {
+    const double *v = NULL;
+    size_t n = 0;
+    if (c->kind == CELL_IMAGE) {
+        *height = (size_t)c->t->dims[0];
+        *width = (size_t)c->t->dims[1];
+        return CHURON_OK;
+    }
+    TRY(cell_numbers(&v, &n, c, a, "size", err));
+    if (!v || n != 2 || !(v[0] >= 0 && v[0] <= 1e9 && v[1] >= 0 && v[1] <= 1e9))
+        return error_set(err, CHURON_INVALID,
+                         "expected [height, width] of 0 to 1000000000, got %zu numbers that are none", n);
+    *height = (size_t)v[0];
+    *width = (size_t)v[1];
+    return CHURON_OK;
+}
+
 /* ---- numbers ---------------------------------------------------------------------------------------- */
 
 status cell_numbers(const double **out, size_t *n, const cell *c, arena *a, const char *what, error *err) {

@@ -56,6 +56,10 @@ MUST_USE status stack_type(const step_build *b, const char *name, const cell_typ
 MUST_USE status stack_items(const cell_type *type, const cell *items, size_t n, const char *what, arena *a,
                             cell *out, error *err);
 
+/* Height and width: an image's, or two numbers [height, width]. */
+MUST_USE status size_check(const step_build *b, size_t key, error *err);
+MUST_USE status size_read(const cell *c, arena *a, size_t *height, size_t *width, error *err);
+
 /* ---- numbers ---------------------------------------------------------------------------------------- */
 
 /* The elements of a cell that expect_numbers let through, as doubles in the arena. */
