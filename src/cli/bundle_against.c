@@ -168,7 +168,7 @@ static json_t *answer_json(const pipeline *p, const pipeline_answer *a) {
     str text = {0};
     json_out j = json_out_begin(&text);
     pipeline_answer_write(&j, NULL, p, a);
-    json_t *json = text.failed ? NULL : json_loadb(str_cstr(&text), text.len, 0, NULL);
+    json_t *json = text.failed ? NULL : json_loadb(str_cstr(&text), text.len, JSON_ALLOW_NUL, NULL);
     str_free(&text);
     return json;
 }

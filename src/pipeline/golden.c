@@ -23,7 +23,7 @@ typedef struct golden_run {
 } golden_run;
 
 static json_t *parse(const str *text) {
-    return text->failed ? NULL : json_loadb(str_cstr(text), text->len, JSON_DECODE_ANY, NULL);
+    return text->failed ? NULL : json_loadb(str_cstr(text), text->len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
 }
 
 /* The first step, in the order of the run, whose value is not the recorded one. */
@@ -169,7 +169,7 @@ static status run_lines(const golden_run *g, const str *text, error *err) {
         const size_t blank = strspn(at, " \t\r");
         if (stop > at + blank) {
             json_error_t e;
-            json_t *line = json_loadb(at, (size_t)(stop - at), JSON_REJECT_DUPLICATES, &e);
+            json_t *line = json_loadb(at, (size_t)(stop - at), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
             status st = line ? check_line(line, file, number, err)
                              : error_set(err, CHURON_CORRUPT, "%s: line %zu: expected JSON: %.100s", file,
                                          number, e.text);

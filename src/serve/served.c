@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "pipeline/golden.h"
+#include "registry/store.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -139,6 +140,7 @@ static void free_one(served *v) {
     graph_close(v->g);
     pipeline_close(v->p);
     str_free(&v->fault);
+    if (v->lock >= 0) store_release(v->lock);
     mem_free(v->path);
     mem_free(v->name);
     mem_free(v->version);
@@ -171,6 +173,8 @@ status served_add(served_list *l, const char *path, const served_options *o, con
     if (!err) err = &own;
     served *v = mem_calloc(1, sizeof *v);
     if (!v) return error_no_memory(err, "model", sizeof *v);
+    v->lock = -1;
+    TRY_GOTO(store_hold(path, &v->lock, err));
     TRY_GOTO(open_files(v, path, o, err));
     TRY_GOTO(whole_path(path, &v->path, err));
     TRY_GOTO(describe(v, path, o, err));

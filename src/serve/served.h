@@ -20,6 +20,7 @@ typedef struct served {
     oip_model oip; /* ports in the inference protocol, unless no_oip says why not */
     arena memory;  /* of oip's ports, where they are of fields */
     error no_pipeline, no_oip;
+    int lock;           /* keeps a version of the store from being removed; -1: it is not of the store */
     bool available;
     size_t golden; /* cases that passed */
     str fault;     /* unless available: one line */
