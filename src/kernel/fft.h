@@ -33,4 +33,10 @@ static inline size_t rfft_scratch(const rfft_plan *p) {
     return 2 * p->n * FFT_LANES;
 }
 
+/* A weighted sum over bins first .. first + count - 1 of a spectrum; its weights begin at weights[at]. */
+typedef struct spectrum_band {
+    uint32_t first, count;
+    size_t at;
+} spectrum_band;
+
 #endif

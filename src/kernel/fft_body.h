@@ -177,3 +177,24 @@ static void fft_real_all(const rfft_plan *plan, const float *x, float *out, floa
     }
     untangle(plan, from, out);
 }
+
+static void band_energies_all(const float *spectrum, size_t bins, bool magnitude, const spectrum_band *bands,
+                              size_t n, const float *weights, float *power, float *out) {
+    for (size_t b = 0; b < bins; b++) {
+        for (size_t l = 0; l < FFT_LANES; l += V_LANES) {
+            const C x = c_load(spectrum + b * POINT + l);
+            const V p = v_fma(x.im, x.im, v_mul(x.re, x.re));
+            v_store(power + b * FFT_LANES + l, magnitude ? v_sqrt(p) : p);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float *w = weights + bands[i].at;
+        for (size_t l = 0; l < FFT_LANES; l += V_LANES) {
+            const float *x = power + bands[i].first * FFT_LANES + l;
+            V sum = v_set(0.0f);
+            for (size_t k = 0; k < bands[i].count; k++, x += FFT_LANES)
+                sum = v_fma(v_load(x), v_set(w[k]), sum);
+            v_store(out + i * FFT_LANES + l, sum);
+        }
+    }
+}

@@ -266,6 +266,11 @@ typedef struct kernels {
     /* The transforms of FFT_LANES real signals (fft.h). x: [n][FFT_LANES]; out: [n / 2 + 1][2][FFT_LANES],
      * real and imaginary parts; scratch: rfft_scratch floats. Nothing overlaps. */
     void (*fft_real)(const rfft_plan *p, const float *x, float *out, float *scratch);
+    /* Energies of bands of FFT_LANES spectra, out [n][FFT_LANES]: of each bin re^2 + im^2, or its root for
+     * magnitudes, then one chain of fused multiply-adds a band, bins ascending. spectrum: what fft_real gives;
+     * power: [bins][FFT_LANES], scratch. */
+    void (*band_energies)(const float *spectrum, size_t bins, bool magnitude, const spectrum_band *bands,
+                          size_t n, const float *weights, float *power, float *out);
 } kernels;
 
 enum { TOP_MAX = 1024, FOREST_RANKS_U8 = 128, FOREST_RANKS_U16 = 64 };

@@ -57,6 +57,7 @@ static const kernels table_ref = {
     .resize_across = resize_across_ref,
     .resize_down = resize_down_ref,
     .fft_real = fft_real_ref,
+    .band_energies = band_energies_ref,
 };
 
 #ifdef HAVE_X86
@@ -104,6 +105,7 @@ static const kernels table_avx2 = {
     .resize_across = resize_across_avx2,
     .resize_down = resize_down_avx2,
     .fft_real = fft_real_avx2,
+    .band_energies = band_energies_avx2,
 };
 
 static const kernels table_avx512 = {
@@ -149,6 +151,7 @@ static const kernels table_avx512 = {
     .resize_across = resize_across_avx2,
     .resize_down = resize_down_avx2,
     .fft_real = fft_real_avx512,
+    .band_energies = band_energies_avx512,
 };
 
 /* What the files of avx2/ and avx512/ are compiled for (CMakeLists.txt). The compiler's run-time check

@@ -124,17 +124,12 @@ features_options features_librosa_mfcc(uint32_t rate, size_t cepstra) {
 /* ---- the plan -------------------------------------------------------------------------------------------
  */
 
-typedef struct band { /* bins first .. first + count - 1 of a filter, weights side by side */
-    uint32_t first, count;
-    size_t weights;
-} band;
-
 struct features_plan {
     features_options o;
     stft_plan *stft;
-    tensor filters; /* [mels, bins] */
-    band *bands;    /* [mels] */
-    float *dct;     /* [cepstra, mels] or NULL */
+    tensor filters;       /* [mels, bins] */
+    spectrum_band *bands; /* [mels]: of the filters, what is not 0 */
+    float *dct;           /* [cepstra, mels] or NULL */
 };
 
 static void find_bands(features_plan *p) {
@@ -144,7 +139,7 @@ static void find_bands(features_plan *p) {
         size_t from = 0, to = bins;
         while (from < bins && w[from] == 0.0f) from++;
         while (to > from && w[to - 1] == 0.0f) to--;
-        p->bands[m] = (band){(uint32_t)from, (uint32_t)(to - from), m * bins + from};
+        p->bands[m] = (spectrum_band){(uint32_t)from, (uint32_t)(to - from), m * bins + from};
     }
 }
 
@@ -269,28 +264,6 @@ static void load_kaldi(const features_plan *p, const float *x, size_t n, size_t 
     }
 }
 
-/* Energies of FFT_LANES frames, [mels][FFT_LANES]. power: [bins][FFT_LANES]. */
-static void filter(const features_plan *p, const float *spectrum, float *power, float *mel) {
-    const size_t bins = stft_bins(p->stft);
-    for (size_t b = 0; b < bins; b++) {
-        const float *re = spectrum + 2 * b * FFT_LANES, *im = re + FFT_LANES;
-        float *to = power + b * FFT_LANES;
-        for (size_t l = 0; l < FFT_LANES; l++) to[l] = re[l] * re[l] + im[l] * im[l];
-        if (p->o.value == STFT_MAGNITUDE) {
-            for (size_t l = 0; l < FFT_LANES; l++) to[l] = sqrtf(to[l]);
-        }
-    }
-    for (size_t m = 0; m < p->o.mel.mels; m++) {
-        const band *b = &p->bands[m];
-        const float *w = (const float *)p->filters.data + b->weights, *x = power + b->first * FFT_LANES;
-        float sum[FFT_LANES] = {0};
-        for (size_t i = 0; i < b->count; i++) {
-            for (size_t l = 0; l < FFT_LANES; l++) sum[l] += w[i] * x[i * FFT_LANES + l];
-        }
-        memcpy(mel + m * FFT_LANES, sum, sizeof sum);
-    }
-}
-
 /* Logs of n energies in place. */
 static void logs(const features_plan *p, float *x, size_t n) {
     const float ln10 = 2.302585093f;
@@ -312,10 +285,8 @@ static void limit_below(const features_plan *p, float *x, size_t n) {
     float least = INFINITY, most = -INFINITY;
     p->stft->k->range(x, n, &least, &most);
     const float low = most - (whisper ? 8.0f : (float)top_db);
-    for (size_t i = 0; i < n; i++) {
-        const float v = x[i] > low ? x[i] : low;
-        x[i] = whisper ? (v + 4.0f) / 4.0f : v;
-    }
+    for (size_t i = 0; i < n; i++) x[i] = x[i] > low ? x[i] : low;
+    for (size_t i = 0; whisper && i < n; i++) x[i] = (x[i] + 4.0f) / 4.0f;
 }
 
 /* ---- the result -----------------------------------------------------------------------------------------
@@ -323,10 +294,11 @@ static void limit_below(const features_plan *p, float *x, size_t n) {
 
 typedef struct job {
     const features_plan *p;
-    const float *samples, *padded; /* padded: not Kaldi's */
+    const float *samples;
     size_t n, frames;
     stft_scratch s;
     float *power, *mel; /* [bins][FFT_LANES], [mels][FFT_LANES] */
+    float *own;         /* [mels, frames] where the result is something else */
     float *logs;        /* [mels, frames] */
 } job;
 
@@ -339,12 +311,14 @@ static void run(job *j) {
             for (size_t l = 0; l < count; l++) load_kaldi(p, j->samples, j->n, f + l, l, j->s.x);
             p->stft->k->fft_real(p->stft->fft, j->s.x, j->s.spectrum, j->s.work);
         } else {
-            stft_frames_at(p->stft, j->padded, f, count, &j->s);
+            stft_frames_at(p->stft, j->samples, j->n, f, count, &j->s);
         }
-        filter(p, j->s.spectrum, j->power, j->mel);
+        p->stft->k->band_energies(j->s.spectrum, stft_bins(p->stft), p->o.value == STFT_MAGNITUDE, p->bands,
+                                  mels, p->filters.data, j->power, j->mel);
         logs(p, j->mel, mels * FFT_LANES);
-        for (size_t m = 0; m < mels; m++)
+        for (size_t m = 0; m < mels; m++) {
             memcpy(j->logs + m * j->frames + f, j->mel + m * FFT_LANES, count * sizeof(float));
+        }
     }
     limit_below(p, j->logs, mels * j->frames);
 }
@@ -353,6 +327,7 @@ static void run(job *j) {
 static void finish(const job *j, float *out) {
     const features_plan *p = j->p;
     const size_t mels = p->o.mel.mels, rows = features_rows(p), frames = j->frames;
+    if (out == j->logs) return;
     for (size_t r = 0; r < rows; r++) {
         for (size_t f = 0; f < frames; f++) {
             float v = p->dct ? 0.0f : j->logs[r * frames + f];
@@ -367,14 +342,18 @@ static void finish(const job *j, float *out) {
     }
 }
 
-static status allocate(job *j, error *err) {
+static status allocate(job *j, float *out, error *err) {
     const features_plan *p = j->p;
     const size_t bins = stft_bins(p->stft) * FFT_LANES, mels = p->o.mel.mels;
     size_t bytes;
     TRY(stft_scratch_create(&j->s, p->stft, err));
     j->power = mem_aligned(64, (bins + mels * FFT_LANES) * sizeof(float));
-    j->logs = size_mul(mels * sizeof(float), j->frames + 1, &bytes) ? mem_alloc(bytes) : NULL;
-    if (!j->power || !j->logs) return error_no_memory(err, "features", mels * j->frames * sizeof(float));
+    if (!j->power) return error_no_memory(err, "features", (bins + mels * FFT_LANES) * sizeof(float));
+    j->logs = out;
+    if (p->dct || p->o.frames_first) {
+        j->own = j->logs = size_mul(mels * sizeof(float), j->frames, &bytes) ? mem_alloc(bytes) : NULL;
+        if (!j->own) return error_no_memory(err, "features", mels * j->frames * sizeof(float));
+    }
     j->mel = j->power + bins;
     return CHURON_OK;
 }
@@ -393,15 +372,13 @@ status features_run(tensor *out, const features_plan *p, const tensor *in, error
                          "features: samples: expected enough for a frame of %zu, got %zu", p->o.stft.window,
                          j.n);
     }
+    if (!p->o.kaldi) TRY(stft_check_samples(p->stft, j.n, err));
     const int64_t rows = (int64_t)features_rows(p), frames = (int64_t)j.frames;
     const int64_t plain[2] = {rows, frames}, turned[2] = {frames, rows};
-    float *padded = NULL;
     tensor made = {0};
     status st;
     TRY_GOTO(tensor_alloc(&made, ELEM_F32, 2, p->o.frames_first ? turned : plain, err));
-    TRY_GOTO(allocate(&j, err));
-    if (!p->o.kaldi) TRY_GOTO(stft_pad_samples(p->stft, j.samples, j.n, &padded, err));
-    j.padded = padded;
+    TRY_GOTO(allocate(&j, made.data, err));
     run(&j);
     finish(&j, made.data);
     *out = made;
@@ -409,8 +386,7 @@ status features_run(tensor *out, const features_plan *p, const tensor *in, error
 cleanup:
     tensor_free(&made);
     stft_scratch_free(&j.s);
-    mem_free(padded);
     mem_free(j.power);
-    mem_free(j.logs);
+    mem_free(j.own);
     return st;
 }

@@ -68,14 +68,20 @@ size_t stft_frames(const stft_plan *p, size_t samples) {
     return 1 + (n - p->o.fft) / p->o.hop;
 }
 
+/* Samples from the first of FFT_LANES frames to the last. */
+static size_t span(const stft_plan *p, size_t frames) {
+    return (frames - 1) * p->o.hop + p->o.fft;
+}
+
 status stft_scratch_create(stft_scratch *s, const stft_plan *p, error *err) {
-    const size_t n = p->o.fft * FFT_LANES, bins = 2 * stft_bins(p) * FFT_LANES,
-                 all = n + bins + rfft_scratch(p->fft);
+    const size_t n = p->o.fft * FFT_LANES, bins = 2 * stft_bins(p) * FFT_LANES, work = rfft_scratch(p->fft);
+    const size_t all = n + bins + work + span(p, FFT_LANES);
     s->x = mem_aligned(64, all * sizeof *s->x);
     if (!s->x) return error_no_memory(err, "a transform", all * sizeof *s->x);
     memset(s->x, 0, n * sizeof *s->x);
     s->spectrum = s->x + n;
     s->work = s->spectrum + bins;
+    s->edge = s->work + work;
     return CHURON_OK;
 }
 
@@ -84,34 +90,30 @@ void stft_scratch_free(stft_scratch *s) {
     *s = (stft_scratch){0};
 }
 
-status stft_pad_samples(const stft_plan *p, const float *samples, size_t n, float **out, error *err) {
+status stft_check_samples(const stft_plan *p, size_t n, error *err) {
     const size_t side = p->o.center ? p->o.fft / 2 : 0;
-    *out = NULL;
     if (side > 0 && p->o.pad == STFT_PAD_REFLECT && n <= side) {
         return error_set(err, CHURON_INVALID, "stft: samples: expected more than %zu to reflect, got %zu",
                          side, n);
     }
-    size_t bytes;
-    float *x = size_mul(n + 2 * side + 1, sizeof *x, &bytes) ? mem_alloc(bytes) : NULL;
-    if (!x) return error_no_memory(err, "samples with their padding", (n + 2 * side) * sizeof *x);
-    if (n > 0) memcpy(x + side, samples, n * sizeof *x);
-    for (size_t i = 0; i < side; i++) {
-        float before = 0.0f, after = 0.0f;
-        if (p->o.pad == STFT_PAD_REFLECT) before = samples[side - i], after = samples[n - 2 - i];
-        if (p->o.pad == STFT_PAD_EDGE && n > 0) before = samples[0], after = samples[n - 1];
-        x[i] = before;
-        x[side + n + i] = after;
-    }
-    *out = x;
     return CHURON_OK;
 }
 
-/* Four frames and four samples at a time: whole vectors are written. */
-static void load(const stft_plan *p, const float *padded, size_t hop, float *x) {
-    const size_t from = (p->o.fft - p->o.window) / 2, to = from + p->o.window;
+/* Sample i, which may lie up to fft / 2 outside; further out (frames of a group that do not exist): 0. */
+static float padded(const stft_plan *p, const float *samples, ptrdiff_t n, ptrdiff_t i) {
+    if (i >= 0 && i < n) return samples[i];
+    if (p->o.pad == STFT_PAD_ZERO || n == 0) return 0.0f;
+    if (p->o.pad == STFT_PAD_EDGE) return samples[i < 0 ? 0 : n - 1];
+    const ptrdiff_t back = i < 0 ? -i : 2 * (n - 1) - i;
+    return back >= 0 && back < n ? samples[back] : 0.0f;
+}
+
+/* Four frames at a time: whole vectors are written. */
+static void load(const stft_plan *p, const float *from, float *x) {
+    const size_t first = (p->o.fft - p->o.window) / 2, end = first + p->o.window, hop = p->o.hop;
     for (size_t l = 0; l < FFT_LANES; l += 4) {
-        const float *a = padded + l * hop, *b = a + hop, *c = b + hop, *d = c + hop;
-        for (size_t i = from; i < to; i++) {
+        const float *a = from + l * hop, *b = a + hop, *c = b + hop, *d = c + hop;
+        for (size_t i = first; i < end; i++) {
             const float w = p->window[i];
             float *y = x + i * FFT_LANES + l;
             y[0] = a[i] * w, y[1] = b[i] * w, y[2] = c[i] * w, y[3] = d[i] * w;
@@ -119,17 +121,16 @@ static void load(const stft_plan *p, const float *padded, size_t hop, float *x) 
     }
 }
 
-void stft_frames_at(const stft_plan *p, const float *padded, size_t first, size_t count, stft_scratch *s) {
-    if (count == FFT_LANES) {
-        load(p, padded + first * p->o.hop, p->o.hop, s->x);
-    } else {
-        for (size_t i = 0; i < p->o.fft; i++) {
-            for (size_t l = 0; l < FFT_LANES; l++) {
-                s->x[i * FFT_LANES + l] =
-                    l < count ? padded[(first + l) * p->o.hop + i] * p->window[i] : 0.0f;
-            }
-        }
+void stft_frames_at(const stft_plan *p, const float *samples, size_t n, size_t first, size_t count,
+                    stft_scratch *s) {
+    const ptrdiff_t side = p->o.center ? (ptrdiff_t)(p->o.fft / 2) : 0;
+    const ptrdiff_t from = (ptrdiff_t)(first * p->o.hop) - side, length = (ptrdiff_t)span(p, FFT_LANES);
+    const float *x = samples + (from > 0 ? from : 0);
+    if (from < 0 || from + length > (ptrdiff_t)n || count < FFT_LANES) {
+        for (ptrdiff_t i = 0; i < length; i++) s->edge[i] = padded(p, samples, (ptrdiff_t)n, from + i);
+        x = s->edge;
     }
+    load(p, x, s->x);
     p->k->fft_real(p->fft, s->x, s->spectrum, s->work);
 }
 
@@ -169,21 +170,20 @@ status stft_run(tensor *out, const stft_plan *p, const tensor *in, stft_value wh
         return error_set(err, CHURON_INVALID, "stft: samples: expected at least one frame of %zu, got %zu",
                          p->o.fft, n);
     }
+    TRY(stft_check_samples(p, n, err));
     const int64_t dims[3] = {(int64_t)channels, (int64_t)bins, (int64_t)frames};
     const size_t skip = in->rank == 2 ? 0 : 1;
     stft_scratch s = {0};
-    float *padded = NULL;
     tensor made = {0};
     status st;
     TRY_GOTO(tensor_alloc(&made, what == STFT_COMPLEX ? ELEM_C64 : ELEM_F32, 3 - skip, dims + skip, err));
     TRY_GOTO(stft_scratch_create(&s, p, err));
     for (size_t c = 0; c < channels; c++) {
         float *to = (float *)made.data + c * bins * frames * (what == STFT_COMPLEX ? 2 : 1);
-        mem_free(padded);
-        TRY_GOTO(stft_pad_samples(p, (const float *)in->data + c * n, n, &padded, err));
+        const float *samples = (const float *)in->data + c * n;
         for (size_t f = 0; f < frames; f += FFT_LANES) {
             const size_t count = frames - f < FFT_LANES ? frames - f : FFT_LANES;
-            stft_frames_at(p, padded, f, count, &s);
+            stft_frames_at(p, samples, n, f, count, &s);
             put(p, &s, f, count, frames, what, to);
         }
     }
@@ -192,6 +192,5 @@ status stft_run(tensor *out, const stft_plan *p, const tensor *in, stft_value wh
 cleanup:
     tensor_free(&made);
     stft_scratch_free(&s);
-    mem_free(padded);
     return st;
 }

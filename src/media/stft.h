@@ -16,15 +16,16 @@ struct stft_plan {
  * parts of bin b at spectrum[2 * b * FFT_LANES + l] and FFT_LANES further. */
 typedef struct stft_scratch {
     float *x, *spectrum, *work;
+    float *edge; /* samples of FFT_LANES frames that reach over an end of the signal */
 } stft_scratch;
 
 MUST_USE status stft_scratch_create(stft_scratch *s, const stft_plan *p, error *err);
 void stft_scratch_free(stft_scratch *s);
 
-/* samples [n] with fft / 2 more on both sides when centred, *out to be freed with mem_free. */
-MUST_USE status stft_pad_samples(const stft_plan *p, const float *samples, size_t n, float **out, error *err);
-/* The spectra of frames first .. first + count - 1 (count at most FFT_LANES) of what stft_pad_samples gave.
- */
-void stft_frames_at(const stft_plan *p, const float *padded, size_t first, size_t count, stft_scratch *s);
+/* Whether n samples can be padded: a reflection needs more of them than it is wide. */
+MUST_USE status stft_check_samples(const stft_plan *p, size_t n, error *err);
+/* The spectra of frames first .. first + count - 1 (count at most FFT_LANES) of n samples, centred or not. */
+void stft_frames_at(const stft_plan *p, const float *samples, size_t n, size_t first, size_t count,
+                    stft_scratch *s);
 
 #endif

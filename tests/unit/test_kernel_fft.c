@@ -66,6 +66,44 @@ static void test_sizes(void **state) {
     }
 }
 
+static void test_bands(void **state) {
+    (void)state;
+    enum { BINS = 33, BANDS = 9 };
+    float weights[BINS * BANDS];
+    spectrum_band bands[BANDS];
+    guarded in = guard_new(BINS * 2 * FFT_LANES * sizeof(float), 4, true),
+            power = guard_new(BINS * FFT_LANES * sizeof(float), 4, true);
+    guarded out = guard_new(BANDS * FFT_LANES * sizeof(float), 4, true);
+    for (size_t i = 0; i < BINS * 2 * FFT_LANES; i++) ((float *)in.data)[i] = next_float();
+    for (size_t i = 0; i < BINS * BANDS; i++) weights[i] = next_float();
+    for (size_t b = 0; b < BANDS; b++) {
+        const uint32_t first = (uint32_t)random_below(BINS),
+                       count = b == 3 ? 0 : (uint32_t)(1 + random_below(BINS - first));
+        bands[b] = (spectrum_band){first, count, random_below(BINS * BANDS - count + 1)};
+    }
+    for (int round = 0; round < 2 * KERNEL_ISA_COUNT; round++) {
+        const kernels *k = kernels_for((kernel_isa)(round / 2));
+        const bool magnitude = round % 2 != 0;
+        if (!k) continue;
+        k->band_energies(in.data, BINS, magnitude, bands, BANDS, weights, power.data, out.data);
+        for (size_t b = 0; b < BANDS; b++) {
+            for (size_t l = 0; l < FFT_LANES; l++) {
+                float sum = 0.0f;
+                for (size_t i = 0; i < bands[b].count; i++) {
+                    const float *re = (const float *)in.data + (bands[b].first + i) * 2 * FFT_LANES + l;
+                    const float p = fmaf(re[FFT_LANES], re[FFT_LANES], re[0] * re[0]);
+                    sum = fmaf(magnitude ? sqrtf(p) : p, weights[bands[b].at + i], sum);
+                }
+                size_t at = 0;
+                assert_true(same_floats((const float *)out.data + b * FFT_LANES + l, &sum, 1, &at));
+            }
+        }
+    }
+    guard_free(&in);
+    guard_free(&power);
+    guard_free(&out);
+}
+
 static void test_refused(void **state) {
     (void)state;
     rfft_plan *plan;
@@ -87,6 +125,7 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_bands),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,5 +62,7 @@ void resize_across_avx2(const resize_taps *t, size_t channels, const uint8_t *in
                         size_t to, uint8_t *out);
 void resize_down_avx2(const resize_taps *t, size_t i, const uint8_t *const *rows, size_t n, uint8_t *out);
 void fft_real_avx2(const rfft_plan *p, const float *x, float *out, float *scratch);
+void band_energies_avx2(const float *spectrum, size_t bins, bool magnitude, const spectrum_band *bands,
+                        size_t n, const float *weights, float *power, float *out);
 
 #endif

@@ -64,5 +64,7 @@ void forest_u8_vbmi(const uint8_t *ranks, size_t rows, size_t n_ranks, const uin
                     const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
 
 void fft_real_avx512(const rfft_plan *p, const float *x, float *out, float *scratch);
+void band_energies_avx512(const float *spectrum, size_t bins, bool magnitude, const spectrum_band *bands,
+                          size_t n, const float *weights, float *power, float *out);
 
 #endif

@@ -7,3 +7,8 @@
 void fft_real_avx512(const rfft_plan *p, const float *x, float *out, float *scratch) {
     fft_real_all(p, x, out, scratch);
 }
+
+void band_energies_avx512(const float *spectrum, size_t bins, bool magnitude, const spectrum_band *bands,
+                          size_t n, const float *weights, float *power, float *out) {
+    band_energies_all(spectrum, bins, magnitude, bands, n, weights, power, out);
+}
