@@ -563,6 +563,7 @@ static status sweep(rewriter *w, error *err) {
                 .twin = mem_calloc(w->n_values + 1, sizeof *l.twin),
                 .fill = mem_calloc(w->n_values + 1, sizeof *l.fill)};
     status st = l.twin && l.fill ? CHURON_OK : ir_no_memory(err);
+    if (st == CHURON_OK) st = layout_learn_channels(w->g, err);
     for (size_t i = 0; i < w->g->n_nodes && st == CHURON_OK; i++) st = lower(&l, w->g->nodes[i], err);
     if (st == CHURON_OK) st = make_planar(&l, err);
     mem_free(l.twin);

@@ -21,6 +21,8 @@ MUST_USE status layout_new_twin(layout *l, ir_value *image, ir_value **out, erro
 /* The twin of v, made by ToBlocked in front of `at` if there is none. */
 MUST_USE status layout_need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err);
 
+/* Before anything is lowered. */
+MUST_USE status layout_learn_channels(ir_graph *g, error *err);
 /* Concat of images whose blocks do not stay whole. */
 MUST_USE status layout_join_channels(layout *l, op_node *n, error *err);
 /* Split and Slice of channels; Reshape, Transpose and Reshape that shuffle channels. */
