@@ -279,21 +279,6 @@ static void pack_group(const conv *c, const conv_cut *t, const float *weights, s
     }
 }
 
-void conv_unpack(const conv *c, const float *panels, float *weights) {
-    const conv_cut t = cut_of(c);
-    source sources[MAX_RUNS];
-    const size_t taps = c->kernel_h * c->kernel_w, n = list_sources(c, &t, 0, sources);
-    for (size_t p = 0; p < t.panels; p++) {
-        for (size_t k = 0; k < n * t.run; k++, panels += GEMM_PANEL) {
-            const size_t i = sources[k / t.run].channel + k % t.run;
-            for (size_t l = 0; l < GEMM_PANEL && i < c->in_channels && p * GEMM_PANEL + l < c->out_channels;
-                 l++)
-                weights[((p * GEMM_PANEL + l) * c->in_channels + i) * taps + sources[k / t.run].tap] =
-                    panels[l];
-        }
-    }
-}
-
 void conv_pack(const conv *c, const float *weights, float *out) {
     if (c->kind == CONV_WINOGRAD) {
         winograd_pack(c, weights, out);

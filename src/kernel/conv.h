@@ -48,8 +48,6 @@ bool conv_choose(const conv *c, conv_kind *kind);
 size_t conv_packed_floats(const conv *c);
 /* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]. */
 void conv_pack(const conv *c, const float *weights, float *out);
-/* Back, of CONV_BLOCKED. */
-void conv_unpack(const conv *c, const float *panels, float *weights);
 
 /* Work is cut into units, numbered [0, conv_units): any thread may take any unit. */
 size_t conv_units(const conv *c, size_t batch);

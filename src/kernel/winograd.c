@@ -11,7 +11,7 @@ enum {
     LEAST_PATCHES = 14,
     MOST_PATCHES = 112,
     LEAST_UNITS = 8,
-    FEW_PATCHES = 6,
+    TOGETHER = 2, /* panels whose sums are kept at once, and whose weights lie together */
     PATCH = WINOGRAD_IN * WINOGRAD_IN * CONV_BLOCK,
     RESULT = WINOGRAD_OUT * WINOGRAD_OUT * CONV_BLOCK
 };
@@ -19,8 +19,8 @@ enum {
 typedef struct wino_cut {
     size_t across, patches; /* of an image */
     size_t group, groups;   /* patches that are transformed together */
-    size_t panels, parts;   /* of the output channels */
-    size_t together;        /* panels whose sums are kept at once */
+    size_t panels, pairs;   /* of the output channels */
+    size_t parts;           /* the pairs are cut into */
     size_t a_row, point;    /* floats from patch to patch and from point to point, transformed */
 } wino_cut;
 
@@ -49,8 +49,8 @@ static wino_cut cut_of(const conv *c) {
     t.group = div_up(t.patches, t.groups);
     t.groups = div_up(t.patches, t.group);
     t.point = t.group * t.a_row;
-    t.parts = t.groups < LEAST_UNITS ? smaller(div_up(LEAST_UNITS, t.groups), div_up(t.panels, 2)) : 1;
-    t.together = t.group <= FEW_PATCHES ? 4 : 2;
+    t.pairs = div_up(t.panels, TOGETHER);
+    t.parts = t.groups < LEAST_UNITS ? smaller(div_up(LEAST_UNITS, t.groups), t.pairs) : 1;
     return t;
 }
 
@@ -61,7 +61,7 @@ size_t winograd_units(const conv *c, size_t batch) {
 
 size_t winograd_scratch_floats(const conv *c) {
     const wino_cut t = cut_of(c);
-    return WINOGRAD_POINTS * (t.point + t.group * t.together * GEMM_PANEL) + PATCH + 2 * RESULT;
+    return WINOGRAD_POINTS * (t.point + t.group * TOGETHER * GEMM_PANEL) + PATCH + 2 * RESULT;
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------- */
@@ -84,33 +84,49 @@ static void point_rows(double g[WINOGRAD_IN][3]) {
     g[5][2] = 1;
 }
 
-/* u = G w G', u[p * GEMM_PANEL] */
-static void transform_weights(double g[WINOGRAD_IN][3], const float w[9], float *u) {
-    double half[WINOGRAD_IN][3];
+/* u = G w G' of 16 outputs at once: w[tap * GEMM_PANEL + lane], u[point * GEMM_PANEL + lane]. */
+static void transform_weights(double g[WINOGRAD_IN][3], const double *w, float *u) {
+    double half[WINOGRAD_IN * 3 * GEMM_PANEL];
     for (size_t i = 0; i < WINOGRAD_IN; i++) {
-        for (size_t j = 0; j < 3; j++)
-            half[i][j] = g[i][0] * (double)w[j] + g[i][1] * (double)w[3 + j] + g[i][2] * (double)w[6 + j];
+        for (size_t j = 0; j < 3 * GEMM_PANEL; j++)
+            half[i * 3 * GEMM_PANEL + j] =
+                g[i][0] * w[j] + g[i][1] * w[3 * GEMM_PANEL + j] + g[i][2] * w[6 * GEMM_PANEL + j];
     }
     for (size_t i = 0; i < WINOGRAD_IN; i++) {
-        for (size_t j = 0; j < WINOGRAD_IN; j++, u += GEMM_PANEL)
-            *u = (float)(half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
+        const double *row = half + i * 3 * GEMM_PANEL;
+        for (size_t j = 0; j < WINOGRAD_IN; j++, u += GEMM_PANEL) {
+            for (size_t l = 0; l < GEMM_PANEL; l++)
+                u[l] = (float)(row[l] * g[j][0] + row[GEMM_PANEL + l] * g[j][1] +
+                               row[2 * GEMM_PANEL + l] * g[j][2]);
+        }
     }
 }
 
-/* [point][panel][in channel][16]; written by whole lines, since points lie far apart. */
+/* [pair][point][panel of the pair][in channel][16]: a unit reads from beginning to end. */
+static size_t packed_at(const conv *c, size_t panel, size_t point) {
+    const size_t panels = conv_blocks(c->out_channels), first = panel / TOGETHER * TOGETHER;
+    const size_t pair = smaller(panels - first, TOGETHER);
+    return ((first * WINOGRAD_POINTS + point * pair + panel - first) * c->in_channels) * GEMM_PANEL;
+}
+
+/* Written by whole lines, since points lie far apart. */
 void winograd_pack(const conv *c, const float *weights, float *out) {
-    const size_t in = c->in_channels, panels = conv_blocks(c->out_channels), point = panels * in * GEMM_PANEL;
+    const size_t in = c->in_channels, panels = conv_blocks(c->out_channels);
     double g[WINOGRAD_IN][3];
-    float lines[WINOGRAD_POINTS * GEMM_PANEL] = {0};
+    float lines[WINOGRAD_POINTS * GEMM_PANEL];
+    double taps[9 * GEMM_PANEL] = {0};
     point_rows(g);
     for (size_t p = 0; p < panels; p++) {
         const size_t first = p * GEMM_PANEL, n = smaller(c->out_channels - first, GEMM_PANEL);
-        if (n < GEMM_PANEL) memset(lines, 0, sizeof lines);
+        if (n < GEMM_PANEL) memset(taps, 0, sizeof taps);
         for (size_t i = 0; i < in; i++) {
-            for (size_t l = 0; l < n; l++)
-                transform_weights(g, weights + ((first + l) * in + i) * 9, lines + l);
+            for (size_t l = 0; l < n; l++) {
+                for (size_t t = 0; t < 9; t++)
+                    taps[t * GEMM_PANEL + l] = (double)weights[((first + l) * in + i) * 9 + t];
+            }
+            transform_weights(g, taps, lines);
             for (size_t k = 0; k < WINOGRAD_POINTS; k++)
-                memcpy(out + k * point + (p * in + i) * GEMM_PANEL, lines + k * GEMM_PANEL,
+                memcpy(out + packed_at(c, p, k) + i * GEMM_PANEL, lines + k * GEMM_PANEL,
                        GEMM_PANEL * sizeof *out);
         }
     }
@@ -195,7 +211,7 @@ static void finish_patch(const kernels *k, const conv_job *job, const wino_cut *
 static void run_panels(const kernels *k, const conv_job *job, const wino_cut *t, const wino_unit *u, size_t p,
                        size_t panels, const float *v, float *m, float *spare) {
     const conv *c = job->c;
-    const size_t width = t->together * GEMM_PANEL, m_point = t->group * width;
+    const size_t width = TOGETHER * GEMM_PANEL, m_point = t->group * width;
     for (size_t point = 0; point < WINOGRAD_POINTS; point++) {
         const gemm g = {.n = panels * GEMM_PANEL,
                         .k = c->in_channels,
@@ -204,7 +220,7 @@ static void run_panels(const kernels *k, const conv_job *job, const wino_cut *t,
                         .a_k = 1,
                         .n_runs = 1,
                         .run = c->in_channels,
-                        .b = job->packed + (point * t->panels + p) * c->in_channels * GEMM_PANEL,
+                        .b = job->packed + packed_at(c, p, point),
                         .c = m + point * m_point,
                         .c_row = width,
                         .c_panel = GEMM_PANEL,
@@ -221,19 +237,19 @@ static void run_panels(const kernels *k, const conv_job *job, const wino_cut *t,
 void winograd_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch) {
     const wino_cut t = cut_of(job->c);
     float *v = scratch, *m = v + WINOGRAD_POINTS * t.point,
-          *patch = m + WINOGRAD_POINTS * t.group * t.together * GEMM_PANEL, *spare = patch + PATCH;
+          *patch = m + WINOGRAD_POINTS * t.group * TOGETHER * GEMM_PANEL, *spare = patch + PATCH;
     size_t transformed = SIZE_MAX;
     for (size_t unit = unit0; unit < unit1; unit++) {
         const size_t group = unit / t.parts, part = unit % t.parts;
         wino_unit u = {.image = group / t.groups,
                        .first = group % t.groups * t.group,
-                       .p0 = t.panels * part / t.parts,
-                       .p1 = t.panels * (part + 1) / t.parts};
+                       .p0 = t.pairs * part / t.parts * TOGETHER,
+                       .p1 = smaller(t.pairs * (part + 1) / t.parts * TOGETHER, t.panels)};
         u.n = smaller(t.group, t.patches - u.first);
         if (group != transformed) transform_patches(k, job, &t, &u, v, patch);
         transformed = group;
         for (size_t p = u.p0; p < u.p1;) {
-            const size_t panels = smaller(t.together, u.p1 - p);
+            const size_t panels = smaller(TOGETHER, u.p1 - p);
             run_panels(k, job, &t, &u, p, panels, v, m, spare);
             p += panels;
         }

@@ -269,22 +269,19 @@ static void check_winograd(conv c, size_t batch, bool extras) {
     const size_t in_blocks = conv_blocks(c.in_channels), out_blocks = conv_blocks(c.out_channels);
     const size_t floats = batch * out_blocks * 16 * out_pixels,
                  n_weights = c.out_channels * c.in_channels * 9;
-    guarded memory[10];
+    guarded memory[9];
     float *planar = take(&memory[0], batch * c.in_channels * in_pixels, true);
-    float *weights = take(&memory[1], n_weights, true), *again = take(&memory[2], n_weights, false);
+    float *weights = take(&memory[1], n_weights, true);
     float *blocked = take(&memory[3], batch * in_blocks * 16 * in_pixels, false);
     for (size_t b = 0; b < batch * in_blocks; b++)
         conv_block(planar + b / in_blocks * c.in_channels * in_pixels, c.in_channels, in_pixels,
                    b % in_blocks, blocked + b * 16 * in_pixels);
     float *out = take(&memory[4], floats, false), *first = take(&memory[5], floats, false);
     float *add = take(&memory[6], floats, true), *bias = take(&memory[7], out_blocks * 16, true);
-    memory[8] = guard_new((conv_packed_floats(&c) + conv_packed_floats(&direct)) * sizeof(float), 64, true);
-    float *points = memory[8].data, *panels = points + conv_packed_floats(&c);
-    conv_pack(&direct, weights, panels);
-    conv_unpack(&direct, panels, again);
-    assert_memory_equal(weights, again, n_weights * sizeof(float));
-    conv_pack(&c, again, points);
-    memory[9] = guard_new(conv_scratch_floats(&c) * sizeof(float), 64, true);
+    memory[2] = guard_new(conv_packed_floats(&c) * sizeof(float), 64, true);
+    float *points = memory[2].data;
+    conv_pack(&c, weights, points);
+    memory[8] = guard_new(conv_scratch_floats(&c) * sizeof(float), 64, true);
     conv_job job = {.c = &c,
                     .packed = points,
                     .bias = extras ? bias : NULL,
@@ -292,7 +289,7 @@ static void check_winograd(conv c, size_t batch, bool extras) {
                     .add = extras ? add : NULL,
                     .out = first,
                     .batch = batch};
-    conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, batch), memory[9].data);
+    conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, batch), memory[8].data);
     for (size_t n = 0; n < batch; n++) {
         for (size_t o = 0; o < c.out_channels; o++) {
             for (size_t i = 0; i < out_pixels; i++) {
@@ -320,8 +317,8 @@ static void check_winograd(conv c, size_t batch, bool extras) {
         const kernels *k = kernels_for((kernel_isa)isa);
         if (!k) continue;
         for (size_t i = 0; i < floats; i++) out[i] = NAN;
-        conv_run(k, &job, units / 3, units, memory[9].data);
-        conv_run(k, &job, 0, units / 3, memory[9].data);
+        conv_run(k, &job, units / 3, units, memory[8].data);
+        conv_run(k, &job, 0, units / 3, memory[8].data);
         assert_memory_equal(out, first, floats * sizeof(float));
     }
     if (batch > 1) { /* the last image alone */
@@ -329,10 +326,10 @@ static void check_winograd(conv c, size_t batch, bool extras) {
         job.in = blocked + (batch - 1) * in_blocks * 16 * in_pixels;
         job.add = extras ? add + (batch - 1) * image : NULL;
         job.batch = 1;
-        conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, 1), memory[9].data);
+        conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, 1), memory[8].data);
         assert_memory_equal(out, first + (batch - 1) * image, image * sizeof(float));
     }
-    for (size_t i = 0; i < 10; i++) guard_free(&memory[i]);
+    for (size_t i = 0; i < 9; i++) guard_free(&memory[i]);
 }
 
 static void test_winograd(void **state) {

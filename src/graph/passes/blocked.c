@@ -185,6 +185,7 @@ static status lower_conv(layout *l, op_node *n, error *err) {
     blocked_conv *st = mem_alloc(sizeof *st);
     if (!st) return ir_no_memory(err);
     *st = read;
+    if (layout_worth_winograd(l, n, &st->c)) st->c.kind = CONV_WINOGRAD;
     status made = pack_conv(n, st, err);
     ir_value *x = n->inputs[0], *y;
     if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = layout_need_twin(l, n, n->inputs[0], &x, err);

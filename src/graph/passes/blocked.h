@@ -21,6 +21,8 @@ MUST_USE status layout_new_twin(layout *l, ir_value *image, ir_value **out, erro
 /* The twin of v, made by ToBlocked in front of `at` if there is none. */
 MUST_USE status layout_need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err);
 
+/* Whether a convolution in blocked layout should be done with fewer multiplications. */
+bool layout_worth_winograd(const layout *l, const op_node *n, const conv *c);
 /* Before anything is lowered. */
 MUST_USE status layout_learn_channels(ir_graph *g, error *err);
 /* Concat of images whose blocks do not stay whole. */

@@ -1,5 +1,5 @@
-/* recurrent.c: recurrent layers whose weights are computed from constants (gates in another order, joined from
- * pieces, as exporters write them) pack them once, not in every run. */
+/* recurrent.c: recurrent layers whose weights are computed from constants (gates in another order, joined
+ * from pieces, as exporters write them) pack them once, not in every run. */
 #include "graph/passes/passes.h"
 
 #include "graph/ops/rnn.h"

@@ -20,6 +20,7 @@ typedef struct rewriter {
     op_node **fresh;    /* [2 * nodes + 2]: lists of new nodes in front of and behind each */
     size_t n_fresh;
     size_t changes;
+    bool winograd; /* the pass of this name has run: blocked-layout may pack weights for it */
 } rewriter;
 
 MUST_USE status rewrite_begin(rewriter *w, ir_graph *g, error *err);
