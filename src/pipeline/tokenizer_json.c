@@ -507,7 +507,9 @@ status text_tokenizer_from_json(text_tokenizer *out, const char *name, const voi
         return error_set(err, CHURON_LIMIT, "%s: expected at most %d bytes, got %zu", name, MAX_BYTES, n);
     reader r = {.name = name, .err = err, .out = out};
     r.root = json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &je);
-    if (!r.root && json_error_code(&je) == json_error_out_of_memory) return error_no_memory(err, name, n);
+    /* without memory jansson says nothing at all */
+    if (!r.root && (!*je.text || json_error_code(&je) == json_error_out_of_memory))
+        return error_no_memory(err, name, n);
     if (!r.root)
         return error_set(err, CHURON_CORRUPT, "%s: line %d: expected JSON, got: %s", name, je.line, je.text);
     status st = read_all(&r);
