@@ -1,6 +1,9 @@
 """The text steps against their reference libraries: tokenizers' ids, masks and offsets; unicodedata; re."""
 
 import functools
+import os
+import shutil
+import subprocess
 import json
 import pathlib
 import re
@@ -390,3 +393,70 @@ def test_split_and_join(tmp_path):
         words = re.split("[\t\n\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+", s)
         words = [w for w in words if w]
         assert g["ok"] == {"a": s.split(", "), "b": words, "c": s, "d": "|".join(words)}
+
+
+# ---- chat templates and language models ----------------------------------------------------------------
+
+
+
+@pytest.mark.parametrize("name", ["chatml", "command_r", "dbrx", "deepseek_v3"])
+def test_chat_template(tmp_path, name):
+    import template_reference
+    source = (pathlib.Path(__file__).resolve().parent / "templates" / f"{name}.jinja").read_text()
+    (tmp_path / "chat.jinja").write_text(source)
+    step = {"chat_template": {"prompt": "text", "system": "Be brief.", "file": "chat.jinja", "into": "chat", "bos_token": "<s>", "eos_token": "</s>",
+                              "time": "2024-07-26T13:00:00Z"}}
+    all_texts = [s for s in strings(100, seed=name) if s]
+    got = bundle_run.answers(tmp_path, {"text": TEXT}, [step], ["chat"], [{"text": s} for s in all_texts])
+    t = template_reference.environment(1721998800).from_string(source)
+    for s, g in zip(all_texts, got):
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": s}]
+        assert g["ok"]["chat"] == t.render(messages=messages, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"), s
+
+
+@pytest.fixture(scope="module")
+def smol(smollm2, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("smol")
+    os.link(smollm2, folder / "smol.gguf") if os.stat(smollm2).st_dev == os.stat(folder).st_dev else shutil.copy(smollm2, folder / "smol.gguf")
+    return folder
+
+
+def test_generate(smol, smollm2, churon):
+    """What the program itself says, token by token; the same again with a seed; other stops and lengths."""
+    records = [{"text": "What is the capital of France?"}, {"text": "Say hello in Korean."}]
+    head = "model: {file: smol.gguf}\n"
+    steps = [{"generate": {"prompt": "text", "into": "a", "ids": "ids", "finish_reason": "why", "max_tokens": 16}},
+             {"generate": {"prompt": "text", "into": "b", "max_tokens": 16, "temperature": 1.0, "seed": 5, "top_k": 40, "top_p": 0.9}},
+             {"generate": {"prompt": "text", "into": "c", "max_tokens": 16, "stop": [" of"]}},
+             {"generate": {"prompt": "text", "into": "d", "max_tokens": 4, "raw": True}}]
+    got = bundle_run.answers(smol, {"text": TEXT}, steps, ["a", "ids", "why", "b", "c", "d"], records, head=head, task="generation")
+    for r, g in zip(records, got):
+        g = g["ok"]
+        common = [churon, "run", str(smollm2), r["text"], "--json"]
+        def program(*flags):
+            done = subprocess.run([*common, *flags], capture_output=True, check=True, timeout=100)
+            return json.loads(done.stdout)
+        greedy = program("--temperature", "0", "--max-tokens", "16")
+        assert (g["a"], g["ids"], g["why"]) == (greedy["text"], greedy["ids"], greedy["finish_reason"])
+        assert g["b"] == program("--temperature", "1", "--max-tokens", "16", "--seed", "5", "--top-k", "40", "--top-p", "0.9")["text"]
+        assert g["c"] == g["a"].split(" of")[0]
+        assert g["d"] == program("--raw", "--temperature", "0", "--max-tokens", "4")["text"]
+
+
+def test_a_language_models_own_tokenizer_and_template(smol, smollm2):
+    from test_tokenizer import smollm2_reference
+    reference = smollm2_reference.__wrapped__(smollm2) if hasattr(smollm2_reference, "__wrapped__") else smollm2_reference.__pytest_wrapped__.obj(smollm2)
+    reference.save(str(smol / "tokenizer.json"))
+    all_texts = strings(1000, seed="own")
+    steps = [{"tokenize": {"field": "text", "file": "tokenizer.json", "outputs": {"input_ids": "a"}}},
+             {"tokenize": {"field": "text", "model": "main", "outputs": {"input_ids": "b"}}},
+             {"chat_template": {"prompt": "text", "system": "S", "model": "main", "into": "c"}}]
+    got = bundle_run.answers(smol, {"text": TEXT}, steps, ["a", "b", "c"], [{"text": s} for s in all_texts], head="model: {file: smol.gguf}\n", task="generation")
+    for s, g, e in zip(all_texts, got, reference.encode_batch(all_texts)):
+        assert g["ok"]["a"] == e.ids and g["ok"]["b"] == e.ids
+        assert g["ok"]["c"] == f"<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n{s}<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_bare_language_model_answers(smollm2):
+    got = bundle_run.run(smollm2, [{"prompt": "Hi"}])
+    assert got[0]["ok"]["text"]

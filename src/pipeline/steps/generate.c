@@ -129,7 +129,6 @@ static status prompt_ids(const step *st, run *r, const cell *slots, token_list *
     const generate_state *s = st->state;
     const tokenize_options how = {.add_special = true, .parse_special = true};
     if (s->raw) {
-        /* control tokens that a user's text spells are text: the model's own come from the template only */
         const cell *c = &slots[s->source.prompt];
         return tokenizer_encode(lm_bundle_tokenizer(s->lm), c->len ? c->bytes : "", c->len, how, out, err);
     }
