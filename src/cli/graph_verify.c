@@ -8,6 +8,7 @@
 #include "graph/passes/passes.h"
 #include "registry/store.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MOST_KEPT = 1 << 30 }; /* bytes of values of one run */
@@ -172,19 +173,92 @@ static void compare_nodes(graph_verify *v) {
 
 /* ---- ways ------------------------------------------------------------------------------------------- */
 
+enum { MOST_PASSES = 64 };
+
+/* All passes but those of which another bit may come out, and but `kept`. */
+static size_t leave_out(const char *kept, const char *list_of[MOST_PASSES]) {
+    size_t n, k = 0;
+    const pass *list = pass_list(&n);
+    for (size_t i = 0; i < n && k < MOST_PASSES; i++) {
+        if (!pass_moves_steps(&list[i]) && (!kept || strcmp(kept, list[i].name) != 0))
+            list_of[k++] = list[i].name;
+    }
+    return k;
+}
+
+/* How far apart values are that a pass may move by steps of the quantized values that they come from: a few
+ * steps of 8 bits, or that part of the largest magnitude. */
+static comparison compare_steps(const value *a, const value *b) {
+    enum { STEPS = 3 };
+    const double part = 0.02;
+    comparison c = {.same = false};
+    if (a->kind != VALUE_TENSOR || b->kind != VALUE_TENSOR || !same_shape(&a->t, &b->t)) return c;
+    const elem type = a->t.type;
+    if (!(ELEM_BIT(type) & (ELEMS_FLOAT | ELEM_BIT(ELEM_U8) | ELEM_BIT(ELEM_I8)))) {
+        c.same = true; /* what follows from a step, an index of the largest for one, may be anything */
+        return c;
+    }
+    double largest = 0;
+    for (size_t i = 0; i < a->t.count; i++) {
+        double x, y;
+        const size_t size = elem_describe(type)->bytes;
+        elem_to_f64(type, (const char *)a->t.data + i * size, &x, 1);
+        elem_to_f64(type, (const char *)b->t.data + i * size, &y, 1);
+        const double apart = fabs(x - y);
+        if (apart > c.max_abs) c.max_abs = apart;
+        if (fabs(x) > largest) largest = fabs(x);
+    }
+    const bool is_float = (ELEM_BIT(type) & ELEMS_FLOAT) != 0;
+    c.same = c.max_abs <= (is_float ? part * largest : STEPS);
+    return c;
+}
+
+/* A pass of which another bit may come out, against none at all. */
+static status compare_pass_of_steps(graph_verify *v, const char *path, const char *name, error *err) {
+    static const char *const all[] = {"all"};
+    const char *left_out[MOST_PASSES];
+    size_t n, k = 0;
+    const pass *list = pass_list(&n);
+    for (size_t i = 0; i < n && k < MOST_PASSES; i++) {
+        if (strcmp(list[i].name, name) != 0) left_out[k++] = list[i].name;
+    }
+    graph_options none = {.threads = (size_t)v->common.threads, .no_pass = all, .n_no_pass = 1};
+    graph_options one = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
+    trace a = {0}, b = {0};
+    comparison worst = {.same = true};
+    str why = {0};
+    status st = trace_run(&a, path, &none, v->inputs, err);
+    if (st == CHURON_OK) st = trace_run(&b, path, &one, v->inputs, err);
+    for (size_t i = 0; st == CHURON_OK && i < graph_n_outputs(a.g); i++) {
+        const comparison c = compare_steps(&a.outputs[i], &b.outputs[i]);
+        if (!c.same && worst.same)
+            str_fmt(&why, "%s: more than a few steps apart", graph_output(a.g, i).name);
+        worst.same = worst.same && c.same;
+        if (c.max_abs > worst.max_abs) worst.max_abs = c.max_abs;
+    }
+    if (st == CHURON_OK) {
+        write_comparison(v, name, worst, &why);
+        v->same = v->same && worst.same;
+    }
+    str_free(&why);
+    trace_free(&a);
+    trace_free(&b);
+    return st;
+}
+
 /* Each pass alone against none. */
 static status compare_passes(graph_verify *v, const char *path, error *err) {
     size_t n;
     const pass *list = pass_list(&n);
-    const char **left_out = mem_calloc(n + 1, sizeof *left_out);
-    if (!left_out) return error_no_memory(err, "passes", 0);
     if (v->common.json) json_out_array(&v->json, "passes");
     status st = CHURON_OK;
     for (size_t i = 0; i < n && st == CHURON_OK; i++) {
-        size_t k = 0;
-        for (size_t j = 0; j < n; j++) {
-            if (j != i) left_out[k++] = list[j].name;
+        const char *left_out[MOST_PASSES];
+        if (pass_moves_steps(&list[i])) {
+            st = compare_pass_of_steps(v, path, list[i].name, err);
+            continue;
         }
+        const size_t k = leave_out(list[i].name, left_out);
         trace alone = {0};
         graph_options o = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
         st = trace_run(&alone, path, &o, v->inputs, err);
@@ -192,7 +266,6 @@ static status compare_passes(graph_verify *v, const char *path, error *err) {
         trace_free(&alone);
     }
     if (v->common.json) json_out_end_array(&v->json);
-    mem_free(left_out);
     return st;
 }
 
@@ -219,8 +292,9 @@ static status same_inputs(const graph *a, const graph *b, error *err) {
 }
 
 static status verify_ways(graph_verify *v, const char *path, const char *other, error *err) {
-    static const char *const all[] = {"all"};
-    graph_options plain = {.threads = (size_t)v->common.threads, .no_pass = all, .n_no_pass = 1};
+    const char *left_out[MOST_PASSES];
+    const size_t k = leave_out(NULL, left_out);
+    graph_options plain = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
     graph_options full = {.threads = (size_t)v->common.threads};
     TRY(make_inputs(v, path, err));
     v->a.keeps = v->b.keeps = true;

@@ -457,11 +457,54 @@ static status run_step(exec *x, const exec_step *step, exec_frame *f, size_t ind
     return CHURON_OK;
 }
 
+static void need_inputs(const op_node *n, bool *needed) {
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        if (n->inputs[i]) needed[n->inputs[i]->slot] = true;
+    }
+    for (size_t b = 0; b < n->n_bodies; b++) {
+        for (size_t i = 0; i < n->bodies[b]->n_captures; i++)
+            needed[n->bodies[b]->captures[i].outer->slot] = true;
+    }
+}
+
+static bool makes_needed(const op_node *n, const bool *needed) {
+    for (size_t i = 0; i < n->n_outputs; i++) {
+        if (n->outputs[i] && needed[n->outputs[i]->slot]) return true;
+    }
+    return false;
+}
+
+status exec_choose(exec *x, const ir_graph *g, const bool *wanted, error *err) {
+    x->skips = false;
+    for (size_t i = 0; wanted && i < g->n_outputs; i++) x->skips |= !wanted[i];
+    if (!x->skips) return CHURON_OK;
+    if (x->idle && memcmp(x->wanted, wanted, g->n_outputs) == 0) return CHURON_OK;
+    bool *needed = mem_calloc(g->n_values + 1, 1);
+    if (!x->wanted) x->wanted = mem_calloc(g->n_outputs + 1, 1);
+    if (!x->idle) x->idle = mem_calloc(g->n_nodes + 1, 1);
+    if (!needed || !x->wanted || !x->idle) {
+        mem_free(needed);
+        mem_free(x->idle);
+        x->idle = NULL;
+        return ir_no_memory(err);
+    }
+    memcpy(x->wanted, wanted, g->n_outputs);
+    for (size_t i = 0; i < g->n_outputs; i++) needed[g->outputs[i]->slot] |= wanted[i];
+    for (size_t i = g->n_nodes; i-- > 0;) {
+        x->idle[i] = !makes_needed(g->nodes[i], needed);
+        if (!x->idle[i]) need_inputs(g->nodes[i], needed);
+    }
+    mem_free(needed);
+    return CHURON_OK;
+}
+
 static status run_all_steps(exec *x, const ir_graph *g, error *err) {
     exec_frame *f = &x->frames[g->number];
     bool watched = x->watched && !g->parent;
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (exec_step_is_constant(&g->steps[i])) continue;
+        /* A run that is watched leaves nothing out: all others are planned by it. */
+        if (x->skips && !watched && !g->parent && x->idle[i]) continue;
         TRY(run_step(x, &g->steps[i], f, watched ? i : SIZE_MAX, err));
     }
     return CHURON_OK;
@@ -489,6 +532,7 @@ static status run_planned(exec *x, const ir_graph *g, const bucket *b, error *er
     bool told = x->options && x->options->on_node;
     for (size_t i = 0; i < b->n_steps; i++) {
         const bucket_step *s = &b->steps[i];
+        if (x->skips && x->idle[s->step->node->index]) continue;
         op_run r = begin_step(x, s->step, f);
         if (x->deadline != 0 || x->options) TRY(run_check(&r, err));
         double started = told ? clock_seconds() : 0;

@@ -43,6 +43,10 @@ typedef struct exec {
     int64_t *key;
     size_t n_main_values;
     uint64_t clock;
+    /* Of the main graph, when the caller does not want every output: */
+    bool *wanted; /* [n_outputs]: what `idle` was found for */
+    bool *idle;   /* [n_nodes]: only outputs that nobody wants need it; NULL: no such list yet */
+    bool skips;   /* this run passes idle nodes over */
 } exec;
 
 struct op_run {
@@ -67,6 +71,8 @@ MUST_USE status exec_graph(exec *x, const ir_graph *g, error *err);
 void exec_clear(exec *x, const ir_graph *g);
 /* Puts v (its reference is taken over) into a slot and counts it. */
 void exec_set(exec *x, exec_frame *f, int32_t slot, value v);
+/* Which nodes of the main graph the next run may leave out; wanted [n_outputs], NULL: none. */
+MUST_USE status exec_choose(exec *x, const ir_graph *g, const bool *wanted, error *err);
 /* Computes one node whose inputs are all constant; outputs [n_outputs] are the caller's to free. */
 MUST_USE status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err);
 /* Counts bytes that an operator holds itself; given back with exec_uncharge. CHURON_LIMIT if too many. */

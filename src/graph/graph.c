@@ -310,6 +310,7 @@ status graph_run(graph_session *s, const value *inputs, value *outputs, const gr
     }
     x->options = o;
     x->deadline = o ? o->deadline : 0;
+    TRY(exec_choose(x, g, o ? o->wanted : NULL, err));
     bool watch;
     bucket *b = bucket_find(x, g, inputs, &watch);
     bucket_enter(x, g, b && b->planned ? b : NULL);

@@ -140,6 +140,8 @@ status exec_init(exec *x, ir_program *p, size_t threads, uint64_t limit, error *
 }
 
 void exec_free(exec *x, const ir_program *p) {
+    mem_free(x->wanted);
+    mem_free(x->idle);
     if (p && x->n_frames) bucket_enter(x, p->main, NULL);
     bucket_free_all(x);
     for (size_t i = 0; i < x->n_frames; i++) {

@@ -585,3 +585,128 @@ def test_casts_of_casts(churon, tmp_path):
     n = Net()
     b = n.op("Cast", n.op("Greater", n.input(3, 4), n.scalar(0.0)), to=TensorProto.INT32)
     assert ran(churon, tmp_path, n, [n.op("Cast", n.op("Cast", b, to=TensorProto.INT64), to=TensorProto.FLOAT)])["Cast"] == 1
+
+
+# ---- the QDQ form ----------------------------------------------------------------------------------------
+
+
+class Quantized(Net):
+    """Values between QuantizeLinear and DequantizeLinear; `step` bounds what one step of the output is."""
+
+    def zero(self, kind, at):
+        return self.tensor(np.array(at, kind))
+
+    def q(self, x, scale, kind=np.uint8, zero=None):
+        zero = (100 if kind is np.uint8 else -7) if zero is None else zero
+        return self.op("QuantizeLinear", x, self.scalar(scale), self.zero(kind, zero)), scale, kind, zero
+
+    def dq(self, quantized):
+        name, scale, kind, zero = quantized
+        return self.op("DequantizeLinear", name, self.scalar(scale), self.zero(kind, zero))
+
+    def through(self, x, scale, **how):
+        return self.dq(self.q(x, scale, **how))
+
+    def byte_weights(self, *shape, axis=None, kind=np.int8):
+        count = 1 if axis is None else shape[axis]
+        scale = self.rng.uniform(0.005, 0.02, count if axis is not None else ()).astype(np.float32)
+        zero = np.zeros(scale.shape, kind) if kind is np.int8 else np.full(scale.shape, 120, kind)
+        low, high = (-127, 128) if kind is np.int8 else (0, 256)
+        w = self.tensor(self.rng.integers(low, high, shape).astype(kind))
+        attrs = {} if axis is None else {"axis": axis}
+        return self.op("DequantizeLinear", w, self.tensor(scale), self.tensor(zero), **attrs), scale
+
+    def bias(self, n, x_scale, w_scale, off=1.0):
+        scale = np.broadcast_to(np.float32(x_scale) * w_scale, (n,)).astype(np.float32) * np.float32(off)
+        b = self.tensor(self.rng.integers(-500, 500, n).astype(np.int32))
+        return self.op("DequantizeLinear", b, self.tensor(scale), self.tensor(np.zeros(n, np.int32)), axis=0)
+
+
+def steps(churon, folder, net, y, scale):
+    """Operators that ran; the answer is ONNX Runtime's within one step, and mostly the same one."""
+    model = net.model([y])
+    onnx.save(model, folder / "model.onnx")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    [want] = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run([y], net.feeds)
+    inputs = []
+    for name, x in net.feeds.items():
+        np.save(folder / f"{name}.npy", x)
+        inputs += ["--input", f"{name}={folder}/{name}.npy"]
+    subprocess.run([churon, "run", str(folder / "model.onnx"), "--output-dir", str(folder), *inputs], check=True, capture_output=True, timeout=60)
+    got = np.load(folder / f"{y}.npy")
+    apart = np.abs(got - want)
+    assert got.shape == want.shape and apart.max() <= 1.001 * scale and (apart > 0.5 * scale).mean() < 0.01
+    p = subprocess.run([churon, "verify", str(folder / "model.onnx"), "--passes", *inputs], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 0, p.stdout + p.stderr
+    p = subprocess.run([churon, "bench", str(folder / "model.onnx"), "--reps", "1", "--json", *inputs], capture_output=True, text=True,
+                       timeout=60)
+    return {o["op"]: o["nodes"] for o in json.loads(p.stdout)["rows"][0]["operators"]}
+
+
+ENDS = {"QuantizeLinear": 1, "DequantizeLinear": 1}
+
+
+@pytest.mark.parametrize("axis, kind, bias, relu", [(None, np.int8, True, False), (0, np.int8, True, True), (0, np.int8, False, False),
+                                                    (None, np.uint8, True, True)])
+def test_quantized_convolution(churon, tmp_path, axis, kind, bias, relu):
+    n = Quantized()
+    x = n.through(n.input(2, 8, 9, 7, dims=["N", 8, "H", "W"]), 0.0213)
+    w, scale = n.byte_weights(12, 8, 3, 3, axis=axis, kind=kind)
+    y = n.op("Conv", x, w, *([n.bias(12, 0.0213, scale)] if bias else []), pads=[1, 1, 1, 1], strides=[2, 1])
+    y = n.through(n.op("Relu", y) if relu else y, 0.0317, zero=0 if relu else 128)
+    assert steps(churon, tmp_path, n, y, 0.0317) == {"QLinearConv": 1, **ENDS}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("axis", [None, 1])
+def test_quantized_products(churon, tmp_path, axis, kind):
+    n = Quantized()
+    x = n.through(n.input(5, 33), 0.0213, kind=kind)
+    w, scale = n.byte_weights(33, 20, axis=axis)
+    y = n.through(n.op("MatMul", x, w), 0.0213, kind=kind, zero=3)
+    v, scale = n.byte_weights(9, 20, axis=None if axis is None else 0)
+    y = n.through(n.op("Gemm", y, v, n.bias(9, 0.0213, scale), transB=1), 0.0213, kind=kind, zero=-3 if kind is np.int8 else 130)
+    assert steps(churon, tmp_path, n, y, 0.0213) == {"QLinearMatMul": 1, "QGemm": 1, **ENDS}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("op", ["Add", "Mul", "Sum"])
+def test_quantized_pairs(churon, tmp_path, op, kind):
+    n = Quantized()
+    a, b = n.through(n.input(3, 40, 7), 0.0213, kind=kind), n.through(n.input(3, 40, 7), 0.0147, kind=kind)
+    y = n.through(n.op("Relu", n.op(op, a, b)), 0.0213, kind=kind, zero=0 if kind is np.uint8 else -128)
+    assert steps(churon, tmp_path, n, y, 0.0213) == {"QLinearMul" if op == "Mul" else "QLinearAdd": 1, "QuantizeLinear": 2, "DequantizeLinear": 1}
+
+
+def test_what_only_moves_is_moved_as_bytes(churon, tmp_path):
+    n = Quantized()
+    x = n.through(n.input(3, 4, 5), 0.0213)
+    y = n.through(n.op("Transpose", x, perm=[0, 2, 1]), 0.0213)
+    y = n.through(n.op("Reshape", y, n.ints(3, -1)), 0.0213)
+    assert steps(churon, tmp_path, n, y, 1e-9) == {"Transpose": 1, **ENDS}
+
+
+@pytest.mark.parametrize("what", ["relu", "scale", "bias", "bias scale", "weights", "read"])
+def test_what_is_not_computed_on_integers(churon, tmp_path, what):
+    n = Quantized()
+    x = n.through(n.input(2, 8, 5, 5), 0.0213)
+    w, scale = n.byte_weights(12, 8, 3, 3, axis=0)
+    if what == "weights":
+        w = n.floats(12, 8, 3, 3, low=-0.2, high=0.2)
+    b = n.floats(12) if what == "bias" else n.bias(12, 0.0213, scale, 1.01 if what == "bias scale" else 1.0)
+    y = n.op("Conv", x, w, b)
+    z = n.op("Relu", y) if what == "relu" else y
+    if what == "scale":
+        out = n.op("DequantizeLinear", n.op("QuantizeLinear", z, n.input(1, low=0.0213, high=0.0317), n.zero(np.uint8, 3)), n.scalar(0.0213), n.zero(np.uint8, 3))
+    else:
+        out = n.through(z, 0.0317, zero=128)  # Relu, and then negative steps: saturation is not the same
+    if what == "read":
+        out = n.op("Add", out, n.op("Mul", y, n.scalar(1e-6)))
+    assert "QLinearConv" not in steps(churon, tmp_path, n, out, 0.0317)
+
+
+def test_bytes_with_other_scales_are_not_moved(churon, tmp_path):
+    n = Quantized()
+    y = n.through(n.op("Transpose", n.through(n.input(3, 4), 0.0213), perm=[1, 0]), 0.0317)
+    assert steps(churon, tmp_path, n, y, 1e-9)["QuantizeLinear"] == 2

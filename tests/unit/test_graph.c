@@ -580,8 +580,57 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
+/* ---- outputs that nobody wants ----------------------------------------------------------------------- */
+
+static void count_nodes(void *user, const graph_event *e) {
+    (void)e;
+    ++*(size_t *)user;
+}
+
+/* y = (x + x) - x, z = (x + x) * (x + x) * x: two nodes and three, one of them of both. */
+static void what_only_unwanted_outputs_need_does_not_run(void **state) {
+    (void)state;
+    build_reset();
+    onnx_node nodes[] = {build_node("Add", "x x", "a"), build_node("Mul", "a a", "b"),
+                         build_node("Sub", "a x", "y"), build_node("Mul", "b x", "z")};
+    static const onnx_dim any[1] = {{.value = -1, .param = "n"}};
+    onnx_value_info in = build_port("x", ELEM_I64, 1, any), outs[2] = {PORT("y"), PORT("z")};
+    onnx_model m = build_model((onnx_graph){
+        .nodes = nodes, .n_nodes = 4, .inputs = &in, .n_inputs = 1, .outputs = outs, .n_outputs = 2});
+    graph *g = open_graph(&m);
+    graph_session *s;
+    error err;
+    assert_int_equal(graph_session_create(&s, g, &err), CHURON_OK);
+    const int64_t data[2] = {3, -2}, y[2] = {3, -2}, z[2] = {108, -32};
+    value input = ints(data, 2), got[2];
+    static const bool both[2] = {true, true}, first[2] = {true, false}, second[2] = {false, true},
+                      none[2] = {false, false};
+    static const struct {
+        const bool *wanted;
+        size_t nodes;
+    } runs[] = {{first, 2}, {first, 4}, {first, 2},  {second, 3}, {both, 4},
+                {NULL, 4},  {none, 0},  {second, 3}, {first, 2},  {both, 4}};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs;
+         i++) { /* the second one is watched: it runs everything */
+        size_t count = 0;
+        const bool *w = runs[i].wanted;
+        const graph_run_options o = {.wanted = w, .on_node = count_nodes, .user = &count};
+        if (graph_run(s, &input, got, &o, &err) != CHURON_OK) fail_msg("%s", err.message);
+        assert_int_equal(count, runs[i].nodes);
+        assert_int_equal(got[0].kind, !w || w[0] ? VALUE_TENSOR : VALUE_NONE);
+        assert_int_equal(got[1].kind, !w || w[1] ? VALUE_TENSOR : VALUE_NONE);
+        if (!w || w[0]) expect_ints(&got[0], y, 2);
+        if (!w || w[1]) expect_ints(&got[1], z, 2);
+        value_free(&got[0]);
+        value_free(&got[1]);
+    }
+    graph_session_free(s);
+    graph_close(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_only_unwanted_outputs_need_does_not_run),
         cmocka_unit_test(order_of_the_file_does_not_matter),
         cmocka_unit_test(an_output_may_be_an_input),
         cmocka_unit_test(cycles_are_named),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 static const pass passes[] = {
+    {"quantized", "computes on the integers between DequantizeLinear and QuantizeLinear", pass_quantized},
     {"constant-folding", "computes what depends on constants alone, shape arithmetic included",
      pass_constant_folding},
     {"identity", "drops operators that change nothing and joins chains of casts and transpositions",
@@ -37,6 +38,10 @@ enum { N_PASSES = sizeof passes / sizeof *passes };
 const pass *pass_list(size_t *n) {
     *n = N_PASSES;
     return passes;
+}
+
+bool pass_moves_steps(const pass *p) {
+    return p->run == pass_quantized;
 }
 
 static bool left_out(const graph_options *o, const char *name) {

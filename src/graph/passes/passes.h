@@ -19,6 +19,8 @@ typedef struct pass {
 
 /* All passes in order. */
 const pass *pass_list(size_t *n);
+/* May it give the neighbouring step of a quantized value, as passes/quantized.c says? */
+bool pass_moves_steps(const pass *p);
 /* Runs those that o does not leave out; an unknown name there is an error that lists the known ones. */
 MUST_USE status passes_run(ir_program *p, const graph_options *o, error *err);
 
@@ -37,6 +39,7 @@ status pass_matmul_epilogue(rewriter *w, error *err);
 status pass_activations(rewriter *w, error *err);
 status pass_normalization(rewriter *w, error *err);
 status pass_transposes(rewriter *w, error *err);
+status pass_quantized(rewriter *w, error *err);
 status pass_softmax(rewriter *w, error *err);
 status pass_attention(rewriter *w, error *err);
 

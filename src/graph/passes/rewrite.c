@@ -281,21 +281,36 @@ static ir_attr *make_attrs(arena *memory, const node_attr *attrs, size_t n) {
     return values ? list : NULL;
 }
 
-status rewrite_operator(rewriter *w, op_node *at, const char *domain, const char *op, int64_t version,
-                        const node_attr *attrs, size_t n_attrs, ir_value *const *inputs, size_t n_inputs,
-                        ir_value *const *outputs, size_t n_outputs, error *err) {
+static status put_operator(rewriter *w, op_node *at, const char *domain, const char *op, int64_t version,
+                           ir_attr *attrs, size_t n_attrs, ir_value *const *inputs, size_t n_inputs,
+                           ir_value *const *outputs, size_t n_outputs, error *err) {
     op_node *n;
     const op_def *def = op_find(domain, op, version);
     if (!def)
         return error_set(err, CHURON_INTERNAL, "operator %s: no row for version %lld", op,
                          (long long)version);
-    ir_attr *list = make_attrs(&w->program->memory, attrs, n_attrs);
-    if (!list) return ir_no_memory(err);
+    if (!attrs) return ir_no_memory(err);
     TRY(rewrite_insert(w, at, def, at->name, inputs, n_inputs, outputs, n_outputs, NULL, &n, err));
     n->version = version;
-    n->attrs = list;
+    n->attrs = attrs;
     n->n_attrs = n_attrs;
     return def->prepare ? def->prepare(n, err) : CHURON_OK;
+}
+
+status rewrite_operator(rewriter *w, op_node *at, const char *domain, const char *op, int64_t version,
+                        const node_attr *attrs, size_t n_attrs, ir_value *const *inputs, size_t n_inputs,
+                        ir_value *const *outputs, size_t n_outputs, error *err) {
+    return put_operator(w, at, domain, op, version, make_attrs(&w->program->memory, attrs, n_attrs), n_attrs,
+                        inputs, n_inputs, outputs, n_outputs, err);
+}
+
+status rewrite_operator_like(rewriter *w, op_node *at, const op_node *like, const char *domain,
+                             const char *op, int64_t version, ir_value *const *inputs, size_t n_inputs,
+                             ir_value *const *outputs, size_t n_outputs, error *err) {
+    ir_attr *attrs = arena_array(&w->program->memory, like->n_attrs, sizeof *attrs);
+    if (attrs && like->n_attrs) memcpy(attrs, like->attrs, like->n_attrs * sizeof *attrs);
+    return put_operator(w, at, domain, op, version, attrs, like->n_attrs, inputs, n_inputs, outputs,
+                        n_outputs, err);
 }
 
 /* ---- looking ---------------------------------------------------------------------------------------- */

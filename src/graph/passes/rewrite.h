@@ -120,6 +120,11 @@ MUST_USE status rewrite_operator(rewriter *w, op_node *at, const char *domain, c
                                  int64_t version, const node_attr *attrs, size_t n_attrs,
                                  ir_value *const *inputs, size_t n_inputs, ir_value *const *outputs,
                                  size_t n_outputs, error *err);
+/* The same with the attributes of a node. */
+MUST_USE status rewrite_operator_like(rewriter *w, op_node *at, const op_node *like, const char *domain,
+                                      const char *op, int64_t version, ir_value *const *inputs,
+                                      size_t n_inputs, ir_value *const *outputs, size_t n_outputs,
+                                      error *err);
 /* Gives a node other inputs. */
 MUST_USE status rewrite_inputs(op_node *n, ir_value *const *inputs, size_t n_inputs, error *err);
 
