@@ -122,20 +122,27 @@ static uint8_t channel_of(const channel *c, uint32_t v) {
     return c->most ? (uint8_t)((uint64_t)((v & c->mask) >> c->shift) * 255 / c->most) : 0;
 }
 
+static void pixel_of(const bitmap *b, const uint8_t *row, size_t x, uint8_t p[4]) {
+    p[3] = 255;
+    if (b->bits <= 8) {
+        const size_t bit = x * b->bits;
+        memcpy(p, b->palette[row[bit / 8] >> (8 - b->bits - bit % 8) & ((1u << b->bits) - 1)], 3);
+    } else if (b->bits == 24) {
+        p[0] = row[3 * x + 2], p[1] = row[3 * x + 1], p[2] = row[3 * x];
+    } else {
+        const uint32_t v = b->bits == 16 ? le16(row + 2 * x) : le32(row + 4 * x);
+        for (size_t c = 0; c < 3; c++) p[c] = channel_of(&b->rgba[c], v);
+        if (b->rgba[3].most) p[3] = channel_of(&b->rgba[3], v);
+    }
+}
+
 static void put_row(const bitmap *b, const image_target *t, size_t y, const uint8_t *row) {
-    for (size_t x = 0; x < b->width; x++) {
-        uint8_t p[4] = {0, 0, 0, 255};
-        if (b->bits <= 8) {
-            const size_t bit = x * b->bits;
-            memcpy(p, b->palette[row[bit / 8] >> (8 - b->bits - bit % 8) & ((1u << b->bits) - 1)], 3);
-        } else if (b->bits == 24) {
-            p[0] = row[3 * x + 2], p[1] = row[3 * x + 1], p[2] = row[3 * x];
-        } else {
-            const uint32_t v = b->bits == 16 ? le16(row + 2 * x) : le32(row + 4 * x);
-            for (size_t c = 0; c < 3; c++) p[c] = channel_of(&b->rgba[c], v);
-            if (b->rgba[3].most) p[3] = channel_of(&b->rgba[3], v);
-        }
-        image_target_put(t, y, x, 1, RAW_RGBA, p);
+    enum { AT_ONCE = 256 };
+    uint8_t rgba[AT_ONCE][4];
+    for (size_t from = 0; from < b->width; from += AT_ONCE) {
+        const size_t n = b->width - from < AT_ONCE ? b->width - from : AT_ONCE;
+        for (size_t i = 0; i < n; i++) pixel_of(b, row, from + i, rgba[i]);
+        image_target_put(t, y, from, n, RAW_RGBA, rgba[0]);
     }
 }
 

@@ -161,10 +161,19 @@ static size_t interlaced_row(size_t i, size_t height) {
 
 static void put_indices(const image_target *t, const frame *f, size_t y, size_t x, const uint8_t *index,
                         size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const uint8_t v = index[i], gray[3] = {v, v, v}, *rgb = f->has_palette ? f->palette[v] : gray;
-        const uint8_t rgba[4] = {rgb[0], rgb[1], rgb[2], v == f->transparent ? 0 : 255};
-        image_target_put(t, y, x + i, 1, RAW_RGBA, rgba);
+    enum { AT_ONCE = 256 };
+    uint8_t rgba[AT_ONCE][4];
+    for (size_t from = 0; from < n; from += AT_ONCE) {
+        const size_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
+        for (size_t i = 0; i < count; i++) {
+            const uint8_t v = index[from + i];
+            if (f->has_palette)
+                memcpy(rgba[i], f->palette[v], 3);
+            else
+                memset(rgba[i], v, 3);
+            rgba[i][3] = v == f->transparent ? 0 : 255;
+        }
+        image_target_put(t, y, x + from, count, RAW_RGBA, rgba[0]);
     }
 }
 

@@ -97,6 +97,9 @@ def test_large_random_gif_fills_the_code_table(tool):
     rng = np.random.default_rng(3)
     data = saved(Image.fromarray(rng.integers(0, 256, (300, 300), np.uint8)), "GIF")
     np.testing.assert_array_equal(tool.file("decode", data)[1], expected(data, "rgb"))
+    for image in (Image.fromarray(picture(600, 9)), Image.fromarray(picture(600, 9)).quantize(200)):
+        data = saved(image, "BMP")
+        np.testing.assert_array_equal(tool.file("decode", data)[1], expected(data, "rgb"))
 
 
 def test_16_bit_png_keeps_the_upper_byte(tool):
