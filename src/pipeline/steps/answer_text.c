@@ -38,7 +38,12 @@ static status read_text(const cell *c, bool characters, arena *a, place_in *out,
     return CHURON_OK;
 }
 
-/* The part from start to end, which are checked; empty where they are no part. */
+/* Offsets far outside any text are cut. */
+static int64_t offset_of(double v) {
+    return v < -1e15 ? (int64_t)-1e15 : v > 1e15 ? (int64_t)1e15 : (int64_t)v;
+}
+
+/* The part from start to end; empty where they are no part. */
 static cell part(const place_in *p, int64_t start, int64_t end) {
     const int64_t most = (int64_t)p->count;
     const int64_t from = start < 0      ? 0
@@ -203,8 +208,8 @@ static status run_span(const step *st, run *r, cell *slots, error *err) {
         if ((i & 4095) == 0) TRY(run_may_go_on(r, err));
     }
     const bool nothing = none > best;
-    const int64_t a = nothing ? 0 : (int64_t)offsets[2 * from],
-                  z = nothing ? 0 : (int64_t)offsets[2 * to + 1];
+    const int64_t a = nothing ? 0 : offset_of(offsets[2 * from]),
+                  z = nothing ? 0 : offset_of(offsets[2 * to + 1]);
     members[0] = part(&text, a, z);
     members[1] = cell_of_float(nothing ? none : best);
     members[2] = cell_of_int(a);
@@ -330,11 +335,14 @@ typedef struct piece {
     bool goes_on; /* a token of the same word as the one before */
 } piece;
 
-static void to_probabilities(double *p, size_t n) {
+/* False: there is no softmax of them. */
+static bool to_probabilities(double *p, size_t n) {
     double max = -INFINITY, sum = 0;
     for (size_t i = 0; i < n; i++) max = p[i] > max ? p[i] : max;
+    if (!isfinite(max)) return false;
     for (size_t i = 0; i < n; i++) sum += p[i] = exp(p[i] - max);
     for (size_t i = 0; i < n; i++) p[i] /= sum;
+    return true;
 }
 
 static bool space_near(const place_in *t, int64_t at) {
@@ -351,7 +359,7 @@ static size_t list_tokens(const tokens_state *s, const place_in *text, const dou
     size_t have = 0;
     double before = 0;
     for (size_t i = 0; i < n; i++) {
-        const int64_t start = (int64_t)offsets[2 * i], end = (int64_t)offsets[2 * i + 1];
+        const int64_t start = offset_of(offsets[2 * i]), end = offset_of(offsets[2 * i + 1]);
         if (skip ? skip[i] != 0 : start >= end) continue;
         const size_t best = scores_best(p + i * s->n, s->n);
         const bool same_word = words ? have > 0 && words[i] == before : start > 0 && !space_near(text, start);
@@ -468,7 +476,11 @@ static status run_tokens(const step *st, run *r, cell *slots, error *err) {
     piece *t = arena_array(r->memory, n + 1, sizeof *t);
     if (!p || !t) return run_no_memory(r, st, n * sizeof *t + count * sizeof *p, err);
     if (count) memcpy(p, scores, count * sizeof *p);
-    for (size_t i = 0; i < n && s->logits; i++) to_probabilities(p + i * s->n, s->n);
+    for (size_t i = 0; i < n && s->logits; i++) {
+        if (!to_probabilities(p + i * s->n, s->n))
+            return error_set(err, CHURON_INVALID, "scores: expected a finite greatest logit for token %zu",
+                             i);
+    }
     size_t have = list_tokens(s, &text, p, n, offsets, skip, words, t);
     if (s->aggregation > AGG_SIMPLE) have = join_words(s, p, t, have, mean);
     if (s->aggregation != AGG_NONE) have = join_names(s, t, have);
