@@ -312,3 +312,32 @@ def test_timestamps_without_a_length_and_of_nan(tmp_path):
     inputs = {"p": {**tensor("float32", -1), "allow_nan": True}}
     got = answers(tmp_path, inputs, [{"timestamps": {"field": "p", "into": "t"}}], [{"p": [1.0] * 20}, {"p": np.array([1, np.nan])}], outputs=["t"])
     assert got[0]["t"] == [{"start": 0, "end": 20 * 512}] and "NaN at 1" in got[1]["error"]
+
+
+def test_the_real_model_over_a_signal(tmp_path):
+    """silero-vad's network in a scan over windows with their context, and the stretches of what it gives: the package's loop."""
+    spec, ort = importlib.util.find_spec("silero_vad"), pytest.importorskip("onnxruntime")
+    if spec is None:
+        pytest.skip("skip: silero-vad is not installed")
+    model = open(spec.submodule_search_locations[0] + "/data/silero_vad_16k_op15.onnx", "rb").read()
+    rng, t = np.random.default_rng(1), np.arange(5 * 16000) / 16000
+    tone = sum(np.sin(2 * np.pi * 120 * k * t + k) / k for k in range(1, 20)) * (np.sin(2 * np.pi * 3 * t) > 0) * ((t % 2.5) < 1.5)
+    signal = (0.2 * tone + 0.003 * rng.standard_normal(len(t))).astype(F)[:79000]
+    steps = [{"constant": {"value": 16000, "type": "int64", "into": "sr"}},
+             {"windows": {"field": "x", "size": 512, "context": 64, "into": "chunks"}},
+             {"scan": {"from": "chunks", "as": "input", "carry": {"state": {"next": "stateN", "dtype": "float32", "shape": [2, 1, 128]}},
+                       "steps": [{"model": {"batch": False, "outputs": {"output": "raw", "stateN": "stateN"}}},
+                                 {"reshape": {"field": "raw", "shape": [1], "into": "p"}}], "stack": {"p": "ps"}}},
+             {"reshape": {"field": "ps", "shape": [-1], "into": "probabilities"}},
+             {"timestamps": {"field": "probabilities", "length_of": "x", "threshold": 0.15, "into": "speech"}}]
+    got = one(tmp_path, {"x": tensor("float32", 1, -1)}, steps, {"x": signal[None]}, outputs=["probabilities", "speech"],
+              files=[("m.onnx", model)], model={"file": "m.onnx"})
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    state, context, want = np.zeros((2, 1, 128), F), np.zeros((1, 64), F), []
+    for i in range(0, len(signal), 512):
+        x = np.concatenate([context, np.pad(signal[None, i:i + 512], ((0, 0), (0, max(0, i + 512 - len(signal)))))], 1)
+        p, state = session.run(None, {"input": x, "state": state, "sr": np.array(16000, np.int64)})
+        context = x[:, -64:]
+        want.append(float(p[0, 0]))
+    assert np.allclose(got["probabilities"], want, atol=1e-4) and max(want) > 0.2
+    assert got["speech"] == silero()(want, audio_length_samples=len(signal), threshold=0.15)
