@@ -2,9 +2,11 @@
  * Protocol and in TensorFlow Serving's form. */
 #include "cli/bundle_cli.h"
 #include "cli/graph_cli.h"
+#include "cli/serve_rights.h"
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/mem.h"
 #include "kernel/kernel.h"
 #include "registry/store.h"
 #include "serve/graph_server.h"
@@ -17,7 +19,8 @@ enum { MAX_MODELS = 64 };
 
 typedef struct serve_request {
     arg_common common;
-    const char *host, *name, *tls_cert, *tls_key, *keys, *record;
+    const char *host, *name, *tls_cert, *tls_key, *keys, *record, *signatures;
+    sign_keys *trusted;
     char **given; /* [n_given] */
     size_t n_given;
     uint64_t port, workers, max_queue, max_body, max_connections, max_sequences;
@@ -32,19 +35,18 @@ static void note_fault(const serve_request *r, const served *v) {
              str_cstr(&v->fault));
 }
 
-static status add_path(serve_request *r, const char *path, const char *name, const char *label,
-                       const served **out, error *err) {
-    const served_options o = {.name = name, .label = label, .threads = (size_t)r->common.threads};
+static status add_path(serve_request *r, const char *path, served_options o, const served **out, error *err) {
+    o.threads = (size_t)r->common.threads;
+    o.trusted = r->trusted;
     TRY(served_add(&r->models, path, &o, out, err));
     if (!(*out)->available) note_fault(r, *out);
     return CHURON_OK;
 }
 
-static status add_ref(serve_request *r, const char *ref, const char *name, const char *label,
-                      const served **out, error *err) {
+static status add_ref(serve_request *r, const char *ref, served_options o, const served **out, error *err) {
     str path = {0};
     status st = bundle_resolve(ref, &path, err);
-    if (st == CHURON_OK) st = add_path(r, str_cstr(&path), name, label, out, err);
+    if (st == CHURON_OK) st = add_path(r, str_cstr(&path), o, out, err);
     str_free(&path);
     return st;
 }
@@ -63,7 +65,8 @@ static status add_older(serve_request *r, const char *name, const char *called, 
             char ref[2 * STORE_NAME_MAX + 2];
             const served *v = NULL;
             snprintf(ref, sizeof ref, "%s:%s", e->name, e->version);
-            st = add_ref(r, ref, called, NULL, &v, err);
+            st = add_ref(r, ref, (served_options){.name = called, .version = e->version, .stored = name}, &v,
+                         err);
             done = st == CHURON_OK && v->available;
         }
         older = older || strcmp(e->version, failed) == 0;
@@ -72,21 +75,27 @@ static status add_older(serve_request *r, const char *name, const char *called, 
     return st;
 }
 
+/* A name of the store, with a version, an alias (then its label) or neither. */
+static status add_stored(serve_request *r, const char *model, const store_ref *ref, error *err) {
+    const char *called = r->name ? r->name : ref->name;
+    const served *v = NULL;
+    store_entry e = {0};
+    TRY(store_find(model, &e, err));
+    const served_options o = {
+        .name = called, .version = e.version, .stored = ref->name, .label = *ref->alias ? ref->alias : NULL};
+    status st = add_ref(r, model, o, &v, err);
+    if (st == CHURON_OK && !v->available && !*ref->version && !*ref->alias)
+        st = add_older(r, ref->name, called, e.version, err);
+    store_entry_free(&e);
+    return st;
+}
+
 static status add_model(serve_request *r, const char *model, error *err) {
     store_ref ref;
-    store_entry entry = {0};
     const served *v = NULL;
-    if (file_exists(model) || file_is_dir(model) || strchr(model, '/') ||
-        store_ref_parse(&ref, model, NULL) != CHURON_OK) {
-        return add_ref(r, model, r->name, NULL, &v, err);
-    }
-    const char *called = r->name ? r->name : ref.name;
-    TRY(add_ref(r, model, called, *ref.alias ? ref.alias : NULL, &v, err));
-    if (v->available || *ref.version || *ref.alias) return CHURON_OK;
-    status st = store_find(model, &entry, err);
-    if (st == CHURON_OK) st = add_older(r, ref.name, called, entry.version, err);
-    store_entry_free(&entry);
-    return st;
+    const bool path = file_exists(model) || file_is_dir(model) || strchr(model, '/');
+    if (!path && store_ref_parse(&ref, model, NULL) == CHURON_OK) return add_stored(r, model, &ref, err);
+    return add_ref(r, model, (served_options){.name = r->name}, &v, err);
 }
 
 /* Every name must have a version that is served. */
@@ -144,7 +153,7 @@ static void print_ready(const serve_request *r, const graph_server *s, double se
     str_free(&out);
 }
 
-static status serve(serve_request *r, const key_list *keys, double start, error *err) {
+static status serve(serve_request *r, const key_list *keys, const bool *callers, double start, error *err) {
     const kernels *k = NULL;
     TRY(kernels_select(&k, err));
     const graph_server_options o = {
@@ -157,6 +166,7 @@ static status serve(serve_request *r, const key_list *keys, double start, error 
         .isa = k->name,
         .keys = keys->items,
         .n_keys = keys->n,
+        .callers = callers,
         .workers = (size_t)r->workers,
         .threads = r->common.threads ? (size_t)r->common.threads : pool_physical_cores(),
         .max_queue = (size_t)r->max_queue,
@@ -181,9 +191,14 @@ static int run_server(serve_request *r, double start) {
     json_in_setup(); /* before anything reads JSON */
     status st = check_folder(r, &err);
     if (st == CHURON_OK && r->keys) st = keys_read(&keys, r->keys, &err);
+    bool *callers = NULL;
+    if (st == CHURON_OK && r->signatures) st = sign_keys_load(&r->trusted, r->signatures, &err);
     if (st == CHURON_OK) st = open_models(r, &err);
-    if (st == CHURON_OK) st = serve(r, &keys, start, &err);
+    if (st == CHURON_OK) st = serve_rights(&r->models, &keys, &callers, &err);
+    if (st == CHURON_OK) st = serve(r, &keys, callers, start, &err);
     served_free(&r->models);
+    sign_keys_free(r->trusted);
+    mem_free(callers);
     keys_free(&keys);
     return st == CHURON_OK ? EXIT_YES : cli_refuse("serve", &err);
 }
@@ -267,6 +282,11 @@ int graph_cmd_serve(int argc, char **argv) {
          .target = &r.record,
          .value = "DIR",
          .help = "a folder for every request and its answer's digest, for churon replay"},
+        {.name = "require-signature",
+         .kind = ARG_STRING,
+         .target = &r.signatures,
+         .value = "KEYS",
+         .help = "a public key or a folder of them: every model must be signed by one"},
         {.name = "keys",
          .kind = ARG_STRING,
          .target = &r.keys,

@@ -89,7 +89,13 @@ static void write_provenance(const compute *c, const served *v, str *out) {
     json_out j = json_out_begin(out);
     json_out_object(&j, NULL);
     json_out_cstr(&j, "bundle", v->p ? pipeline_manifest(v->p)->name : v->name);
-    json_out_cstr(&j, "version", v->version);
+    json_out_cstr(&j, "version", v->p ? pipeline_manifest(v->p)->version : v->version);
+    if (v->stored) {
+        str registered = {0};
+        str_fmt(&registered, "%s:%s", v->stored, v->version);
+        json_out_cstr(&j, "registered", str_cstr(&registered));
+        str_free(&registered);
+    }
     json_out_cstr(&j, "digest", v->digest);
     json_out_cstr(&j, "engine", "churon " CHURON_VERSION);
     json_out_cstr(&j, "isa", c->shared.isa);

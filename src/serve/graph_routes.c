@@ -271,7 +271,17 @@ static bool has_body_type(const http_exchange *x) {
     return type_is(type, "application/json") || type_is(type, "application/octet-stream");
 }
 
-static bool admit(graph_server *s, http_exchange *x, bool post, bool guarded, bool computes) {
+/* Whoever may call a model need not be the one who may call another. */
+static bool may_call(const asked *a) {
+    const graph_server *s = a->s;
+    if (!s->keys || !s->o.callers || !a->v) return true;
+    const size_t key = key_ring_find(s->keys, http_request_header(a->x, "Authorization"));
+    return key < s->o.n_keys && s->o.callers[a->v->index * s->o.n_keys + key];
+}
+
+static bool admit(const asked *a, bool post, bool guarded, bool computes) {
+    graph_server *s = a->s;
+    http_exchange *x = a->x;
     const http_method m = http_request_method(x);
     if (post ? m != HTTP_M_POST : m != HTTP_M_GET && m != HTTP_M_HEAD) {
         http_reply_header(x, "Allow", post ? "POST" : "GET, HEAD");
@@ -281,6 +291,11 @@ static bool admit(graph_server *s, http_exchange *x, bool post, bool guarded, bo
     if (guarded && s->keys && !key_ring_knows(s->keys, http_request_header(x, "Authorization"))) {
         http_reply_header(x, "WWW-Authenticate", "Bearer");
         graph_reply_error(s, x, 401, "Authorization: expected Bearer and a key that this server knows");
+        return false;
+    }
+    if (guarded && !may_call(a)) {
+        graph_reply_error(s, x, 403,
+                          "Authorization: expected a key with the right to call this model, got another");
         return false;
     }
     if (computes && s->draining) {
@@ -337,7 +352,7 @@ static const route of_v1_model[] = {
 static bool dispatch(asked *a, const route *table, size_t n, const char *path) {
     for (size_t i = 0; i < n; i++) {
         if (strcmp(table[i].path, path) != 0) continue;
-        if (admit(a->s, a->x, table[i].post, table[i].guarded, table[i].computes)) table[i].run(a);
+        if (admit(a, table[i].post, table[i].guarded, table[i].computes)) table[i].run(a);
         return true;
     }
     return false;
@@ -402,9 +417,19 @@ static void dispatch_v2(asked *a, const char *path) {
         not_found(a, "path", "/infer, /ready, /config or /stats of the model", rest);
 }
 
+/* A version of that name, served or not: they have the same rights. */
+static const served *served_any(const served_list *l, const served_wanted *w) {
+    for (size_t i = 0; i < l->n; i++) {
+        if (served_is(l->items[i], &(served_wanted){.name = w->name, .name_len = w->name_len}))
+            return l->items[i];
+    }
+    return NULL;
+}
+
 /* GET /v1/models/NAME[…]: the state of its versions, whether they are served or not. */
 static void get_status(asked *a, const served_wanted *w) {
-    if (!admit(a->s, a->x, false, true, false)) return;
+    a->v = served_any(a->s->models, w);
+    if (!admit(a, false, true, false)) return;
     tfs_version *found = mem_calloc(a->s->models->n + 1, sizeof *found);
     size_t n = 0;
     for (size_t i = 0; found && i < a->s->models->n; i++) {

@@ -18,6 +18,7 @@ typedef struct graph_server_options {
     const char *isa;     /* for GET /version; borrowed */
     const api_key *keys; /* [n_keys]; NULL: none are asked for; copied, the keys as digests */
     size_t n_keys;
+    const bool *callers;      /* [models.n][n_keys]: which keys may ask which model; NULL: all. Borrowed */
     size_t workers;           /* requests that are computed at the same time; 0: 1 */
     size_t threads;           /* of each worker; only told */
     size_t max_queue;         /* requests that wait; 0: 256. Over it: 429 */

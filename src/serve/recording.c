@@ -45,6 +45,7 @@ static status write_json(str *out, const work_job *job, const char *isa, error *
     json_out_int(&j, "time", clock_unix());
     json_out_cstr(&j, "name", v->name);
     json_out_cstr(&j, "version", v->version);
+    json_out_cstr(&j, "stored", v->stored);
     json_out_cstr(&j, "digest", v->digest);
     json_out_cstr(&j, "path", v->path);
     json_out_cstr(&j, "method", JOB_NAMES[job->kind]);
@@ -161,9 +162,10 @@ static status compute_again(const served_list *models, work_job *j, error *err) 
 
 static status replay(const json_t *o, const char *file, const char *model, size_t threads, work_job *j,
                      served_list *models, str *answer, bool *same, error *err) {
-    const char *name, *path, *digest, *expected;
+    const char *name, *version, *path, *digest, *expected;
     char got[DIGEST_HEX];
     TRY(field_text(o, file, "name", &name, err));
+    TRY(field_text(o, file, "version", &version, err));
     TRY(field_text(o, file, "path", &path, err));
     TRY(field_text(o, file, "digest", &digest, err));
     TRY(field_text(o, file, "answer_sha256", &expected, err));
@@ -175,7 +177,10 @@ static status replay(const json_t *o, const char *file, const char *model, size_
             "record",
             file);
     TRY(read_body(o, file, j, err));
-    const served_options so = {.name = name, .threads = threads};
+    const served_options so = {.name = name,
+                               .version = version,
+                               .stored = json_string_value(json_object_get(o, "stored")),
+                               .threads = threads};
     TRY(served_add(models, model ? model : path, &so, &j->target, err));
     if (strcmp(j->target->digest, digest) != 0)
         return error_set(err, CHURON_INVALID, "%s: expected the model of digest %.16s…, got %.16s…",

@@ -60,10 +60,7 @@ static char *file_name(const char *path) {
 static void on_case(void *user, const golden_result *r) {
     served *v = user;
     if (r->ok || v->fault.len) return;
-    str_fmt(&v->fault, "golden case '%.100s': ", r->name);
-    if (r->step.len) str_fmt(&v->fault, "step '%.100s': ", str_cstr(&r->step));
-    if (r->field.len) str_fmt(&v->fault, "field %.100s: ", str_cstr(&r->field));
-    str_cat(&v->fault, str_cstr(&r->why));
+    str_fmt(&v->fault, "golden case '%.100s': %s", r->name, str_cstr(&r->why));
 }
 
 static status verify(served *v, error *err) {
@@ -103,9 +100,11 @@ static status open_files(served *v, const char *path, const served_options *o, e
 static status describe(served *v, const char *path, const served_options *o, error *err) {
     const manifest *m = v->p ? pipeline_manifest(v->p) : NULL;
     v->name = o->name ? mem_strdup(o->name) : m && !v->g ? mem_strdup(m->name) : file_name(path);
-    v->version = mem_strdup(m && m->version ? m->version : "1");
+    v->version = mem_strdup(o->version ? o->version : m && m->version ? m->version : "1");
     v->label = o->label ? mem_strdup(o->label) : NULL;
-    if (!v->name || !v->version || (o->label && !v->label)) return error_no_memory(err, "names", 64);
+    v->stored = o->stored ? mem_strdup(o->stored) : NULL;
+    if (!v->name || !v->version || (o->label && !v->label) || (o->stored && !v->stored))
+        return error_no_memory(err, "names", 64);
     if (v->p) {
         snprintf(v->digest, sizeof v->digest, "%s", pipeline_digest(v->p));
     } else {
@@ -145,6 +144,7 @@ static void free_one(served *v) {
     mem_free(v->name);
     mem_free(v->version);
     mem_free(v->label);
+    mem_free(v->stored);
     mem_free(v);
 }
 
@@ -167,6 +167,16 @@ static status insert(served_list *l, served *v, error *err) {
     return CHURON_OK;
 }
 
+/* Before anything of it is read. */
+static status check_signature(const char *path, const sign_keys *trusted, error *err) {
+    files *f;
+    char id[SIGN_ID];
+    TRY(files_open(&f, path, err));
+    const status st = sign_require(f, trusted, id, err);
+    files_close(f);
+    return st;
+}
+
 status served_add(served_list *l, const char *path, const served_options *o, const served **out, error *err) {
     status st = CHURON_OK;
     error own;
@@ -175,6 +185,7 @@ status served_add(served_list *l, const char *path, const served_options *o, con
     if (!v) return error_no_memory(err, "model", sizeof *v);
     v->lock = -1;
     TRY_GOTO(store_hold(path, &v->lock, err));
+    if (o->trusted) TRY_GOTO(check_signature(path, o->trusted, err));
     TRY_GOTO(open_files(v, path, o, err));
     TRY_GOTO(whole_path(path, &v->path, err));
     TRY_GOTO(describe(v, path, o, err));

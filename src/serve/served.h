@@ -6,6 +6,7 @@
 #ifndef SERVE_SERVED_H
 #define SERVE_SERVED_H
 
+#include "bundle/sign.h"
 #include "pipeline/pipeline.h"
 #include "serve/api/oip.h"
 
@@ -13,6 +14,7 @@ typedef struct served {
     size_t index;         /* in the list */
     char *name, *version; /* what clients call it */
     char *path;           /* where it was opened, from the root */
+    char *stored;         /* its name in the store, or NULL */
     char *label;          /* an alias that it was asked for by, or NULL */
     char digest[DIGEST_HEX];
     pipeline *p;   /* NULL: a graph of which no bundle can be made; no_pipeline says why */
@@ -20,7 +22,7 @@ typedef struct served {
     oip_model oip; /* ports in the inference protocol, unless no_oip says why not */
     arena memory;  /* of oip's ports, where they are of fields */
     error no_pipeline, no_oip;
-    int lock;           /* keeps a version of the store from being removed; -1: it is not of the store */
+    int lock; /* keeps a version of the store from being removed; -1: it is not of the store */
     bool available;
     size_t golden; /* cases that passed */
     str fault;     /* unless available: one line */
@@ -32,9 +34,12 @@ typedef struct served_list {
 } served_list;
 
 typedef struct served_options {
-    const char *name;  /* NULL: the manifest's, or the file's without its ending */
-    const char *label; /* NULL: none */
-    size_t threads;    /* of each session; 0: physical cores */
+    const char *name;         /* NULL: the manifest's, or the file's without its ending */
+    const char *version;      /* NULL: the manifest\'s, or "1" */
+    const char *label;        /* NULL: none */
+    const char *stored;       /* name in the store; NULL: it is not from there */
+    size_t threads;           /* of each session; 0: physical cores */
+    const sign_keys *trusted; /* one of these must have signed it; NULL: nobody needs to */
 } served_options;
 
 /* Opens what lies at `path` and verifies it. A version whose golden cases fail is added all the same; what

@@ -133,23 +133,35 @@ def test_what_a_version_says_of_itself(iris):
     assert iris.request("/v1/models/iris:predict")[0] == 405
 
 
-def test_classify_and_regress(churon, tmp_path):
-    values = numpy_helper.from_array(np.array([[1], [2], [3], [4]], np.float32), "w")
-    model = tmp_path / "linear.onnx"
-    graph = helper.make_graph([helper.make_node("MatMul", ["measures", "w"], ["price"])], "g",
+def test_classify(churon, tmp_path):
+    bundle = write_bundle(tmp_path / "b", inputs=TENSOR + "steps:\n  - model: {}\n  - top_k: {field: probabilities, k: 2, labels: [a, b, c], into: best}\n"
+                          "outputs: {best: {}}\n")
+    with Server(churon, bundle) as s:
+        status, _, answer = predict(s, {"instances": [SETOSA]})
+        assert status == 200, answer
+        best = answer["predictions"][0]["best"]
+        status, _, answer = predict(s, {"context": {}, "examples": [{"measures": SETOSA}, {"measures": VERSICOLOR}]}, path=":classify")
+        assert status == 200 and answer["results"][0] == [[b["label"], b["score"]] for b in best]
+        assert [r[0][0] for r in answer["results"]] == ["a", "b"]
+        status, _, answer = predict(s, {"context": {"measures": SETOSA}, "examples": [{}, {"measures": [1]}]}, path=":classify")
+        assert status == 400 and answer["error"].startswith("examples[1]: field measures: expected float32 [4]")
+        status, _, answer = predict(s, {"examples": [{}]}, path=":regress")
+        assert status == 400 and answer["error"] == "model 'iris': expected the task regression for this method, got classification"
+
+
+def test_regress(churon, tmp_path):
+    model = tmp_path / "sum.onnx"
+    graph = helper.make_graph([helper.make_node("ReduceSum", ["measures", "axes"], ["price"], keepdims=0)], "g",
                               [helper.make_tensor_value_info("measures", T.FLOAT, ["N", 4])],
-                              [helper.make_tensor_value_info("price", T.FLOAT, ["N", 1])], [values])
+                              [helper.make_tensor_value_info("price", T.FLOAT, ["N"])],
+                              [numpy_helper.from_array(np.array([1]), "axes")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
     with Server(churon, write_bundle(tmp_path / "b", task="regression", model=model)) as s:
-        status, _, answer = predict(s, {"examples": [{"measures": [1, 1, 1, 1]}, {"measures": [0, 0, 0, 2]}]}, path=":regress")
-        assert status in (200, 400)
-        if status == 200:
-            assert answer == {"results": [10.0, 8.0]}
-        else:
-            assert "expected an output that is a float for :regress" in answer["error"]
-        status, _, answer = predict(s, {"examples": [{}]}, path=":classify")
-        assert status == 400 and answer["error"] == "model 'iris': expected the task classification for this method, got regression"
-        assert "examples[0]: field measures: expected" in predict(s, {"examples": [{}]}, path=":regress")[2]["error"] or status == 400
+        body = {"examples": [{"measures": [1, 1, 1, 1]}, {"measures": [0, 0, 0, 2]}], "provenance": True}
+        status, _, answer = predict(s, body, path=":regress")
+        assert status == 200 and answer["results"] == [4.0, 2.0] and answer["provenance"]["bundle"] == "iris"
+        status, _, answer = predict(s, {"instances": []}, path=":regress")
+        assert status == 400 and "instances: expected a field of the request" in answer["error"]
 
 
 # ---- the inference protocol over fields -----------------------------------------------------------------------------------------
