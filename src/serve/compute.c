@@ -289,7 +289,7 @@ static bool together(compute *c, own *o, task *tasks, size_t n) {
         t->j->ran = now;
         t->j->first = at == 0;
         if (at == 0) keep_pace(o, t->j, total);
-        write_task(c, t, answers + at);
+        if (!ended(t->j)) write_task(c, t, answers + at); /* the run had the latest deadline of all */
         at += t->r.n;
     }
     return true;

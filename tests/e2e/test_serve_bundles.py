@@ -340,6 +340,40 @@ def test_single_records_of_many_clients_give_the_same_bytes(churon, tmp_path):
         assert stats["execution_count"] <= stats["inference_count"]
 
 
+def test_deadline_and_a_client_that_leaves(churon, tmp_path):
+    import time
+    body = helper.make_graph([helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Add", ["a", "one"], ["b"])], "body",
+                             [helper.make_tensor_value_info("i", T.INT64, []), helper.make_tensor_value_info("c", T.BOOL, []),
+                              helper.make_tensor_value_info("a", T.INT64, [])],
+                             [helper.make_tensor_value_info("d", T.BOOL, []), helper.make_tensor_value_info("b", T.INT64, [])],
+                             [numpy_helper.from_array(np.array(1, np.int64), "one")])
+    graph = helper.make_graph([helper.make_node("Loop", ["n", "", "zero"], ["total"], body=body)], "g",
+                              [helper.make_tensor_value_info("n", T.INT64, [])], [helper.make_tensor_value_info("total", T.INT64, [])],
+                              [numpy_helper.from_array(np.array(0, np.int64), "zero")])
+    path = tmp_path / "endless.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with Server(churon, path, "--timeout", "1", "--max-queue", "1") as s:
+        def ask(n):
+            return predict(s, {"instances": [{"n": n}]}, "endless")
+        status, _, answer = ask(5)
+        assert status == 200 and answer["predictions"][0]["total"] in (5, [5]), answer
+        before = time.monotonic()
+        assert ask(10**12)[0] == 504 and time.monotonic() - before < 5
+        raw = json.dumps({"instances": [{"n": 10**12}]}).encode()
+        gone = [s.socket() for _ in range(2)]
+        for g in gone:
+            g.sendall(b"POST /v1/models/endless:predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw)
+            time.sleep(0.1)
+        status, head, _ = ask(1)  # one runs, one waits
+        assert status == 429 and int(head["Retry-After"]) >= 1
+        for g in gone:
+            g.close()
+        before = time.monotonic()
+        while ask(3)[0] == 429:
+            assert time.monotonic() - before < 0.8  # long before their deadline
+            time.sleep(0.02)
+
+
 # ---- on record --------------------------------------------------------------------------------------------------------------------
 
 def test_record_and_replay(churon, tmp_path):

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const json_limits LIMITS = {.max_depth = 64, .max_values = (size_t)1 << 23};
+static const json_limits LIMITS = {.max_depth = 64, .max_values = (size_t)1 << 22};
 
 static status wrong(error *err, const char *key, const char *expected, const json_t *got) {
     return error_set(err, CHURON_INVALID, "%s: expected %s, got %s", key, expected, json_in_type(got));
