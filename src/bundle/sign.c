@@ -280,23 +280,30 @@ static status check_lines(char *text, const sign_keys *k, const char digest[DIGE
     return st;
 }
 
-status sign_require(const files *f, const sign_keys *k, char key_id[SIGN_ID], error *err) {
+status sign_require_at(const files *f, const char *signatures, const sign_keys *k, char key_id[SIGN_ID],
+                       error *err) {
     char digest[DIGEST_HEX];
-    str path = {0}, text = {0};
+    str text = {0};
+    status st = CHURON_OK;
     key_id[0] = '\0';
-    status st = sign_path(f, &path, err);
-    if (st == CHURON_OK && !file_exists(str_cstr(&path))) {
-        st = error_set(err, CHURON_INVALID, "signature: expected one in %s, got no such file",
-                       str_cstr(&path));
+    if (!file_exists(signatures)) {
+        st = error_set(err, CHURON_INVALID, "signature: expected one in %s, got no such file", signatures);
     }
     if (st == CHURON_OK) st = files_verify(f, false, err);
     if (st == CHURON_OK) st = files_digest(f, digest, err);
-    if (st == CHURON_OK) st = file_read(&text, str_cstr(&path), BESIDE_MAX, err);
+    if (st == CHURON_OK) st = file_read(&text, signatures, BESIDE_MAX, err);
     if (st == CHURON_OK) str_put(&text, '\n');
     if (st == CHURON_OK) st = str_check(&text, err);
     if (st == CHURON_OK) st = check_lines(text.data, k, digest, key_id, err);
     if (st == CHURON_INVALID) error_prefix(err, "%s", files_path_of(f));
-    str_free(&path);
     str_free(&text);
+    return st;
+}
+
+status sign_require(const files *f, const sign_keys *k, char key_id[SIGN_ID], error *err) {
+    str path = {0};
+    status st = sign_path(f, &path, err);
+    if (st == CHURON_OK) st = sign_require_at(f, str_cstr(&path), k, key_id, err);
+    str_free(&path);
     return st;
 }

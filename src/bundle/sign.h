@@ -33,7 +33,10 @@ MUST_USE status sign_files(const files *f, const char *key_path, char key_id[SIG
 /* CHURON_OK if a signature beside the bundle is one of a trusted key, over what the bundle holds now (a pack
  * is verified, see files_verify); key_id says whose. CHURON_INVALID: there is none; the message says why. */
 MUST_USE status sign_require(const files *f, const sign_keys *k, char key_id[SIGN_ID], error *err);
-/* Appends the path of that file. */
+/* The same with the signatures of another file. */
+MUST_USE status sign_require_at(const files *f, const char *signatures, const sign_keys *k,
+                                char key_id[SIGN_ID], error *err);
+/* Appends the path of the file beside the bundle. */
 MUST_USE status sign_path(const files *f, str *path, error *err);
 
 #endif

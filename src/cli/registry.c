@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIONS_MAX = 24 };
+enum { OPTIONS_MAX = 32 };
 
 static void all_options(registry_args *a, arg_option out[OPTIONS_MAX], size_t *n) {
     const arg_option table[] = {
@@ -88,6 +88,11 @@ static void all_options(registry_args *a, arg_option out[OPTIONS_MAX], size_t *n
          .target = &a->keys,
          .value = "PATH",
          .help = "public keys that are trusted: a PEM file or a folder of them"},
+        {.name = "require-signature",
+         .kind = ARG_STRING,
+         .target = &a->require_signature,
+         .value = "KEYS",
+         .help = "refuse a source that none of these public keys has signed"},
         {.name = "note", .kind = ARG_STRING, .target = &a->note, .value = "TEXT", .help = "a remark"},
         {.name = "model",
          .kind = ARG_STRING,

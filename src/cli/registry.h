@@ -9,7 +9,7 @@
 typedef struct registry_args {
     const char *home, *by, *name, *version, *notes, *licence, *owner, *source, *derived_from, *quantized_from,
         *trained_on;
-    const char *reason, *alias, *key, *keys, *note, *model, *format;
+    const char *reason, *alias, *key, *keys, *require_signature, *note, *model, *format;
     uint64_t keep_last, keep_days;
     bool has_keep_last, has_keep_days, dry_run, check, failed, lineage;
     arg_common common;

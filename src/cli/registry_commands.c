@@ -29,18 +29,35 @@ static void answer(registry_args *a, const char *const *pairs, const char *fmt, 
 
 /* ---- versions --------------------------------------------------------------------------------------- */
 
-static status run_add(registry_args *a, error *err) {
-    const registry_add_options o = {.name = a->name,
-                                    .version = a->version,
-                                    .source = a->source,
-                                    .notes = a->notes,
-                                    .licence = a->licence,
-                                    .owner = a->owner,
-                                    .derived_from = a->derived_from,
-                                    .quantized_from = a->quantized_from,
-                                    .trained_on = a->trained_on};
+/* What --require-signature asks, of what was copied in and with the signatures of the source. */
+typedef struct signature_rule {
+    sign_keys *keys;
+    str signatures; /* path */
+} signature_rule;
+
+static status require_signature(void *user, const char *path, str *result, error *err) {
+    const signature_rule *rule = user;
+    char id[SIGN_ID];
+    files *f;
+    TRY(files_open(&f, path, err));
+    status st = sign_require_at(f, str_cstr(&rule->signatures), rule->keys, id, err);
+    if (st == CHURON_OK) str_fmt(result, "signed by key %s", id);
+    files_close(f);
+    return st;
+}
+
+static status make_rule(const registry_args *a, signature_rule *rule, error *err) {
+    files *f;
+    TRY(sign_keys_load(&rule->keys, a->require_signature, err));
+    TRY(files_open(&f, a->words[0], err));
+    status st = sign_path(f, &rule->signatures, err);
+    files_close(f);
+    return st;
+}
+
+static status add_with(registry_args *a, const registry_add_options *o, error *err) {
     registry_added r;
-    TRY(registry_add(a->r, a->words[0], &o, &r, err));
+    TRY(registry_add(a->r, a->words[0], o, &r, err));
     const store_entry *e = &r.entry;
     json_out j = json_out_begin(&a->out);
     char line[2 * STORE_NAME_MAX + 160];
@@ -57,6 +74,26 @@ static status run_add(registry_args *a, error *err) {
     json_out_end_object(&j);
     store_entry_free(&r.entry);
     return CHURON_OK;
+}
+
+static status run_add(registry_args *a, error *err) {
+    signature_rule rule = {0};
+    const registry_add_options o = {.name = a->name,
+                                    .version = a->version,
+                                    .source = a->source,
+                                    .notes = a->notes,
+                                    .licence = a->licence,
+                                    .owner = a->owner,
+                                    .derived_from = a->derived_from,
+                                    .quantized_from = a->quantized_from,
+                                    .trained_on = a->trained_on,
+                                    .verify = a->require_signature ? require_signature : NULL,
+                                    .user = &rule};
+    status st = a->require_signature ? make_rule(a, &rule, err) : CHURON_OK;
+    if (st == CHURON_OK) st = add_with(a, &o, err);
+    sign_keys_free(rule.keys);
+    str_free(&rule.signatures);
+    return st;
 }
 
 static status run_list(registry_args *a, error *err) {
@@ -297,8 +334,8 @@ const registry_command registry_commands[] = {
      "registers a version: a bundle's folder, a .churon pack, a model file, a Hugging Face folder",
      "The content is copied: what happens to SOURCE afterwards does not matter. Versions are immutable.",
      "churon registry add fraud/ --name fraud --derived-from fraud:2 --notes \"new threshold\"",
-     "name version notes licence owner source derived-from quantized-from trained-on", 1, 1, REGISTRY_WRITE,
-     run_add, registry_print_line, false},
+     "name version notes licence owner source derived-from quantized-from trained-on require-signature", 1, 1,
+     REGISTRY_WRITE, run_add, registry_print_line, false},
     {"list", "[NAME]", "models, their versions, stages and aliases", NULL,
      "churon registry list\nchuron registry list fraud --json", "", 0, 1, REGISTRY_READ, run_list,
      registry_print_list, true},

@@ -9,8 +9,9 @@
 #define _GNU_SOURCE 1 /* flock, mkdtemp */
 #include "base/clock.h"
 #include "base/disk.h"
+#include "base/file.h"
 #include "base/mem.h"
-#include "bundle/files.h"
+#include "bundle/sign.h"
 #include "registry/db.h"
 #include "registry/origin.h"
 #include "registry/place.h"
@@ -24,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COPY_STEP = 1 << 20 };
+enum { COPY_STEP = 1 << 20, SIGNATURES_MAX = 1 << 20 };
 
 /* Owner: the thread in registry_add. */
 typedef struct adding {
@@ -35,6 +36,7 @@ typedef struct adding {
     str dir, done; /* partial/add-XXXXXX, …/done */
     int lock;
     origin record;
+    str signatures; /* of the source: lines as sign.h has them */
     const char *kind;
     const char
         *main; /* of a folder: the file that is the model; NULL: the folder, or there is only one file */
@@ -169,14 +171,53 @@ static status seal(adding *a, error *err) {
         st = place_digest(placed, &a->record, a->record.digest, err);
         files_close(placed);
     }
+    bool whole = a->record.folder || a->record.n_files > 1;
     if (st == CHURON_OK && a->o->verify) {
         str result = {0};
-        st = a->o->verify(a->o->user, str_cstr(&path), &result, err);
+        st = a->o->verify(a->o->user, whole ? str_cstr(&a->done) : str_cstr(&path), &result, err);
         if (st == CHURON_OK && result.len)
             str_fmt(&a->record.notes, "%sverified: %s", a->record.notes.len ? "\n" : "", result.data);
         str_free(&result);
     }
     str_free(&path);
+    return st;
+}
+
+/* The source's signatures come along: they are over the content. */
+static status take_signatures(adding *a, error *err) {
+    str from = {0}, to = {0};
+    sink s = {.fd = -1};
+    bool folder = a->record.folder || a->record.n_files > 1;
+    status st = sign_path(a->from, &from, err);
+    if (st == CHURON_OK && file_exists(str_cstr(&from))) {
+        st = file_read(&a->signatures, str_cstr(&from), SIGNATURES_MAX, err);
+        str_cat(&to, str_cstr(&a->done));
+        str_fmt(&to, folder ? "/.signatures" : "/%s.sig", a->record.files[0].name);
+        if (st == CHURON_OK) st = str_check(&to, err);
+        if (st == CHURON_OK) st = sink_open(&s, str_cstr(&to), false, err);
+        if (st == CHURON_OK) st = sink_write(&s, str_cstr(&a->signatures), a->signatures.len, err);
+        if (st == CHURON_OK) st = sink_close(&s, err);
+        sink_drop(&s);
+    }
+    str_free(&from);
+    str_free(&to);
+    return st;
+}
+
+/* And into the database; a line that is no signature stays where it is. */
+static status signature_rows(adding *a, const version_row *v, error *err) {
+    status st = CHURON_OK;
+    for (char *rest = a->signatures.data, *line;
+         st == CHURON_OK && rest && (line = strtok_r(rest, "\n", &rest));) {
+        char id[SIGN_ID], signature[SIGN_TEXT];
+        if (sscanf(line, "ed25519 %16s %88s", id, signature) != 2 ||
+            utf8_validate(line, strlen(line)) != strlen(line))
+            continue;
+        st = db_run(
+            a->r, err,
+            "INSERT OR IGNORE INTO signatures(version, key_id, signature, time, actor) VALUES(?,?,?,?,?)",
+            "issis", v->id, id, signature, clock_unix(), a->r->actor);
+    }
     return st;
 }
 
@@ -188,6 +229,7 @@ static status write_record(adding *a, error *err) {
     TRY(str_check(&a->record.source, err));
     TRY(str_check(&a->record.author, err));
     TRY(seal(a, err));
+    TRY(take_signatures(a, err));
     TRY(str_check(&a->record.notes, err));
     TRY(origin_write(&a->record, str_cstr(&a->done), err));
     return place_sync_tree(str_cstr(&a->done), err);
@@ -218,23 +260,29 @@ static status link_if(adding *a, const char *relation, const char *target, error
 }
 
 static status register_it(adding *a, error *err) {
+    version_row v;
+    char ref[2 * STORE_NAME_MAX + 2];
     TRY(db_may(a->r, a->name, "write", err));
     TRY(choose_version(a, err));
     TRY(place_rows(a->r, a->name, a->version, a->kind, &a->record, a->o->owner, a->o->licence, err));
+    snprintf(ref, sizeof ref, "%s:%s", a->name, a->version);
+    TRY(db_version(a->r, ref, &v, err));
+    TRY(signature_rows(a, &v, err));
     TRY(link_if(a, "derived_from", a->o->derived_from, err));
     TRY(link_if(a, "quantized_from", a->o->quantized_from, err));
     TRY(link_if(a, "trained_on", a->o->trained_on, err));
     return place_folder(a->r, str_cstr(&a->done), a->name, a->version, err);
 }
 
-/* The newest version, if it has this content. */
+/* The version that was asked for, else the newest, if it has this content. */
 static status find_same(adding *a, registry_added *out, error *err) {
     version_row v;
-    store_ref ref;
-    if (a->o->version || store_ref_parse(&ref, a->name, NULL) != CHURON_OK) return CHURON_OK;
-    status st = db_version(a->r, a->name, &v, err);
-    if (st == CHURON_NOT_FOUND) return CHURON_OK;
-    TRY(st);
+    char ref[2 * STORE_NAME_MAX + 2];
+    snprintf(ref, sizeof ref, "%s%s%s", a->name, a->o->version ? ":" : "",
+             a->o->version ? a->o->version : "");
+    status st = db_version(a->r, ref, &v, NULL);
+    if (st == CHURON_NOT_FOUND || st == CHURON_INVALID) return CHURON_OK;
+    if (st != CHURON_OK) return db_version(a->r, ref, &v, err);
     if (v.removed || strcmp(v.digest, a->record.digest) != 0) return CHURON_OK;
     out->already = true;
     return store_load(&out->entry, str_cstr(&a->r->home), v.name, v.version, err);
@@ -284,6 +332,7 @@ status registry_add(registry *r, const char *source, const registry_add_options 
     }
     files_close(a.from);
     origin_free(&a.record);
+    str_free(&a.signatures);
     str_free(&a.dir);
     str_free(&a.done);
     if (st != CHURON_OK) store_entry_free(&out->entry);

@@ -228,14 +228,33 @@ static status triton_values(const onnx_graph *g, const char *field, const onnx_v
     return CHURON_OK;
 }
 
+/* Triton expects model.onnx; a model that lies deeper keeps its place. */
+static const char *triton_name(const onnx_found *m) {
+    return strchr(m->name, '/') ? m->name : "model.onnx";
+}
+
 static status config_text(const version_row *v, const onnx_found *m, str *to, error *err) {
     const onnx_graph *g = &m->model->graph;
     str_fmt(to, "name: \"%s\"\nplatform: \"onnxruntime_onnx\"\nmax_batch_size: 0\ndefault_model_filename: ",
             v->name);
-    str_json(to, m->name, strlen(m->name));
+    str_json(to, triton_name(m), strlen(triton_name(m)));
     str_put(to, '\n');
     TRY(triton_values(g, "input", g->inputs, g->n_inputs, to, err));
     return triton_values(g, "output", g->outputs, g->n_outputs, to, err);
+}
+
+static status rename_model(const char *dir, const onnx_found *m, error *err) {
+    str from = {0}, to = {0};
+    str_fmt(&from, "%s/%s", dir, m->name);
+    str_fmt(&to, "%s/%s", dir, triton_name(m));
+    status st = str_check(&from, err);
+    if (st == CHURON_OK) st = str_check(&to, err);
+    if (st == CHURON_OK && rename(str_cstr(&from), str_cstr(&to)) != 0) {
+        st = error_set(err, CHURON_IO, "%s: cannot be renamed", str_cstr(&from));
+    }
+    str_free(&from);
+    str_free(&to);
+    return st;
 }
 
 /* TO/NAME/config.pbtxt, TO/NAME/VERSION/files; Triton's versions are numbers. */
@@ -249,6 +268,7 @@ static status write_triton(const registry *r, const version_row *v, const onnx_f
     if (st == CHURON_OK) st = str_check(&below, err);
     if (st == CHURON_OK) st = config_text(v, m, &text, err);
     if (st == CHURON_OK) st = write_files(r, v, str_cstr(&below), err);
+    if (st == CHURON_OK) st = rename_model(str_cstr(&below), m, err);
     if (st == CHURON_OK) st = write_text(str_cstr(&dir), "config.pbtxt", &text, err);
     str_free(&dir);
     str_free(&below);

@@ -209,7 +209,7 @@ static int by_number(const void *a, const void *b) {
 }
 
 /* The numbered folders of a Triton model that hold an ONNX model. */
-static size_t triton_versions(const char *dir, unsigned long out[VERSIONS_MAX]) {
+static size_t triton_versions(const char *dir, const char *file, unsigned long out[VERSIONS_MAX]) {
     size_t n = 0;
     DIR *d = opendir(dir);
     for (const struct dirent *e; d && n < VERSIONS_MAX && (e = readdir(d));) {
@@ -217,7 +217,7 @@ static size_t triton_versions(const char *dir, unsigned long out[VERSIONS_MAX]) 
         if (e->d_name[0] == '0' || strspn(e->d_name, "0123456789") != strlen(e->d_name) ||
             strlen(e->d_name) > 9)
             continue;
-        snprintf(model, sizeof model, "%s/model.onnx", e->d_name);
+        snprintf(model, sizeof model, "%s/%s", e->d_name, file);
         if (has_file(dir, model)) out[n++] = strtoul(e->d_name, NULL, 10);
     }
     if (d) closedir(d);
@@ -226,7 +226,7 @@ static size_t triton_versions(const char *dir, unsigned long out[VERSIONS_MAX]) 
 }
 
 static status take_triton(registry *r, const char *dir, const char *name, unsigned long version,
-                          const char *platform, json_out *j, error *err) {
+                          const char *platform, const char *file, json_out *j, error *err) {
     char number[24];
     str source = {0}, notes = {0};
     snprintf(number, sizeof number, "%lu", version);
@@ -236,7 +236,7 @@ static status take_triton(registry *r, const char *dir, const char *name, unsign
     if (st == CHURON_OK) st = str_check(&notes, err);
     if (st == CHURON_OK) {
         const registry_add_options o = {
-            .name = name, .version = number, .main = "model.onnx", .notes = str_cstr(&notes)};
+            .name = name, .version = number, .main = file, .notes = str_cstr(&notes)};
         st = take(r, str_cstr(&source), &o, j, err);
     }
     str_free(&source);
@@ -246,14 +246,22 @@ static status take_triton(registry *r, const char *dir, const char *name, unsign
 
 static status import_triton(registry *r, const char *dir, const char *name, json_out *j, error *err) {
     unsigned long versions[VERSIONS_MAX];
-    char own[STORE_NAME_MAX + 1], platform[STORE_NAME_MAX + 1];
+    char own[STORE_NAME_MAX + 1], platform[STORE_NAME_MAX + 1], file[STORE_NAME_MAX + 1];
+    const char *expected;
     str text = {0};
     status st = read_text(dir, "config.pbtxt", &text, err);
     pbtxt_field(str_cstr(&text), "name", own);
     pbtxt_field(str_cstr(&text), "platform", platform);
     if (!platform[0]) pbtxt_field(str_cstr(&text), "backend", platform);
+    pbtxt_field(str_cstr(&text), "default_model_filename", file);
     str_free(&text);
     TRY(st);
+    if (!file[0]) snprintf(file, sizeof file, "model.onnx");
+    if (!files_path_ok(file, strlen(file), &expected)) {
+        return error_set(err, CHURON_CORRUPT,
+                         "%s/config.pbtxt: default_model_filename: expected %s, got \"%.100s\"", dir,
+                         expected, file);
+    }
     if (platform[0] && strncmp(platform, "onnxruntime", 11) != 0) {
         return error_set(err, CHURON_UNSUPPORTED,
                          "%s/config.pbtxt: platform: expected onnxruntime_onnx, got \"%.100s\"", dir,
@@ -262,13 +270,13 @@ static status import_triton(registry *r, const char *dir, const char *name, json
     if (!name && own[0]) name = own;
     char from_folder[STORE_NAME_MAX + 1];
     place_name_from(dir, true, from_folder);
-    size_t n = triton_versions(dir, versions);
+    size_t n = triton_versions(dir, file, versions);
     if (!n)
         return error_set(err, CHURON_NOT_FOUND, "%s: expected a numbered folder with model.onnx, got none",
                          dir);
     for (size_t i = 0; i < n; i++) {
         TRY(take_triton(r, dir, name ? name : from_folder, versions[i],
-                        platform[0] ? platform : "onnxruntime", j, err));
+                        platform[0] ? platform : "onnxruntime", file, j, err));
     }
     return CHURON_OK;
 }

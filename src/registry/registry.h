@@ -59,7 +59,7 @@ typedef struct registry_add_options {
 
 typedef struct registry_added {
     store_entry entry; /* free with store_entry_free */
-    bool already;      /* the newest version of that name has this content: nothing was added */
+    bool already;      /* the version asked for, else the newest, has this content: nothing was added */
 } registry_added;
 
 /* A bundle's folder, a .churon pack, a model file or a Hugging Face folder. Contents are copied: what happens

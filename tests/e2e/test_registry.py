@@ -279,6 +279,27 @@ def test_signatures(reg, churon):
     assert "public key" in reg("verify-signature", "m", "--keys", "c.pem.pub", code=1)
 
 
+def test_only_what_is_signed_comes_in(reg, churon):
+    reg("keygen", "a.pem")
+    reg("keygen", "b.pem")
+    assert "no such file" in reg("add", "one", "--name", "m", "--require-signature", "a.pem.pub", code=1)
+    reg("sign", "./one", "--key", "a.pem")
+    assert "trusted" in reg("add", "one", "--name", "m", "--require-signature", "b.pem.pub", code=1)
+    reg("add", "one", "--name", "m", "--require-signature", "a.pem.pub")
+    reg("verify-signature", "m", "--keys", "a.pem.pub")  # it came along
+    assert len(reg.json("show", "m")["signatures"]) == 1 and "signed by key" in reg.json("show", "m")["notes"]
+    (reg.folder / "one" / "bundle.yaml").write_text("name: changed\n")
+    assert "something else" in reg("add", "one", "--name", "m", "--require-signature", "a.pem.pub", code=1)
+    for source in ("one.churon", "one/model.onnx"):
+        if source.endswith("churon"):
+            subprocess.run([churon, "pack", "one", "-o", source], cwd=reg.folder, env=reg.env, check=True, capture_output=True)
+        reg("sign", f"./{source}", "--key", "a.pem")
+        reg("add", source, "--name", "n", "--require-signature", "a.pem.pub")
+        reg("verify-signature", "n", "--keys", "a.pem.pub")
+    assert reg.versions("m") == ["1"] and reg.versions("n") == ["2", "1"]
+    reg.consistent()
+
+
 # ---- retention -------------------------------------------------------------------------------------------
 
 
@@ -520,6 +541,13 @@ def test_triton_both_ways(reg):
     text = (reg.folder / "out/net/config.pbtxt").read_text()
     assert 'platform: "onnxruntime_onnx"' in text and "data_type: TYPE_FP32" in text and "dims: [ -1, 4 ]" in text
     assert (reg.folder / "out/net/3/model.onnx").read_bytes() == (repository / "net/3/model.onnx").read_bytes()
+    onnx_model(reg.folder / "mine.onnx")
+    reg("add", "mine.onnx")
+    reg("export", "mine:1", "out2", "--format", "triton")
+    assert (reg.folder / "out2/mine/1/model.onnx").exists()
+    assert reg.json("import", "out2/mine", "--name", "again2")["added"][0]["digest"] == reg.json("show", "mine:1")["digest"]
+    (reg.folder / "out2/mine/config.pbtxt").write_text('default_model_filename: "../../../etc/passwd"')
+    assert "default_model_filename" in reg("import", "out2/mine", code=1)
     (repository / "net" / "config.pbtxt").write_text('platform: "tensorrt_plan"')
     assert "tensorrt_plan" in reg("import", "repo/net", code=1)
     (repository / "net" / "config.pbtxt").write_text('name: "unfinished')
