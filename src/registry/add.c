@@ -280,9 +280,11 @@ static status find_same(adding *a, registry_added *out, error *err) {
     char ref[2 * STORE_NAME_MAX + 2];
     snprintf(ref, sizeof ref, "%s%s%s", a->name, a->o->version ? ":" : "",
              a->o->version ? a->o->version : "");
-    status st = db_version(a->r, ref, &v, NULL);
+    error why;
+    status st = db_version(a->r, ref, &v, &why);
     if (st == CHURON_NOT_FOUND || st == CHURON_INVALID) return CHURON_OK;
-    if (st != CHURON_OK) return db_version(a->r, ref, &v, err);
+    if (st != CHURON_OK && err) *err = why;
+    TRY(st);
     if (v.removed || strcmp(v.digest, a->record.digest) != 0) return CHURON_OK;
     out->already = true;
     return store_load(&out->entry, str_cstr(&a->r->home), v.name, v.version, err);

@@ -74,6 +74,12 @@ static void name_content(registry *r, const char *folder, const origin_file *f) 
     str_free(&blob);
 }
 
+/* What cannot be read is left out, but not for want of memory: the next time would find it. */
+static status unless_memory(status st, bool *good) {
+    *good = st == CHURON_OK;
+    return st == CHURON_NO_MEMORY || st == CHURON_BUSY ? st : CHURON_OK;
+}
+
 static status adopt_one(registry *r, const char *name, const char *version, void *user, error *err) {
     bool known, *any = user;
     str folder = {0};
@@ -83,8 +89,10 @@ static status adopt_one(registry *r, const char *name, const char *version, void
     if (known) return CHURON_OK;
     str_fmt(&folder, "%s/models/%s/%s", str_cstr(&r->home), name, version);
     status st = str_check(&folder, err);
-    if (st == CHURON_OK && store_load(&e, str_cstr(&r->home), name, version, NULL) == CHURON_OK &&
-        origin_read(&o, str_cstr(&folder), NULL) == CHURON_OK) {
+    bool good = false; /* without a good record: no version */
+    if (st == CHURON_OK) st = unless_memory(store_load(&e, str_cstr(&r->home), name, version, err), &good);
+    if (good) st = unless_memory(origin_read(&o, str_cstr(&folder), err), &good);
+    if (st == CHURON_OK && good) {
         files *f = NULL;
         const char *kind = o.folder ? "folder" : "file";
         if (!o.folder && files_open(&f, str_cstr(&e.path), NULL) == CHURON_OK &&
@@ -97,7 +105,7 @@ static status adopt_one(registry *r, const char *name, const char *version, void
         *any = true;
         for (size_t i = 0; st == CHURON_OK && i < o.n_files; i++)
             name_content(r, str_cstr(&folder), &o.files[i]);
-    } /* no good record: no version */
+    }
     origin_free(&o);
     store_entry_free(&e);
     str_free(&folder);
@@ -241,40 +249,42 @@ status db_project(registry *r, error *err) {
     return st;
 }
 
-/* Aliases of an older store, which had them in files only. */
+/* One alias of an older store, which had them in files only. A file that names no version is left out. */
+static status take_alias(registry *r, const char *name, const char *alias, const char *path, error *err) {
+    char ref[2 * STORE_NAME_MAX + 2];
+    version_row v = {0};
+    int64_t id;
+    bool there, good;
+    str text = {0};
+    status st = unless_memory(file_read(&text, path, 200, err), &good);
+    snprintf(ref, sizeof ref, "%s:%.*s", name, (int)strcspn(str_cstr(&text), "\n"), str_cstr(&text));
+    good = good && text.len;
+    str_free(&text);
+    TRY(st);
+    if (!good) return CHURON_OK;
+    TRY(unless_memory(db_version(r, ref, &v, err), &good));
+    if (!good || v.removed) return CHURON_OK;
+    TRY(db_value(r, &id, &there, err, "SELECT version FROM aliases WHERE model=? AND alias=?", "is", v.model,
+                 alias));
+    if (there && (id == v.id || strcmp(alias, "latest") != 0)) return CHURON_OK;
+    return place_alias(r, v.model, alias, v.id, "as the store had it", false, err);
+}
+
 static status take_alias_files(registry *r, const char *name, error *err) {
-    str dir = {0};
+    str dir = {0}, path = {0};
     str_fmt(&dir, "%s/models/%s", str_cstr(&r->home), name);
     status st = str_check(&dir, err);
     DIR *d = st == CHURON_OK ? opendir(str_cstr(&dir)) : NULL;
     for (const struct dirent *e; d && st == CHURON_OK && (e = readdir(d));) {
-        char ref[2 * STORE_NAME_MAX + 2];
-        store_entry entry;
-        version_row v;
-        int64_t id;
-        bool there;
         if (e->d_name[0] != '@' || db_check_word(e->d_name + 1, "ALIAS", NULL) != CHURON_OK) continue;
-        str path = {0}, text = {0};
+        str_clear(&path);
         str_fmt(&path, "%s/%s", str_cstr(&dir), e->d_name);
-        if (!path.failed && file_read(&text, str_cstr(&path), 200, NULL) == CHURON_OK && text.len) {
-            snprintf(ref, sizeof ref, "%s:%.*s", name, (int)strcspn(text.data, "\n"), text.data);
-            st = db_value(
-                r, &id, &there, err,
-                "SELECT a.version FROM aliases a JOIN models m ON m.id=a.model WHERE m.name=? AND a.alias=?",
-                "ss", name, e->d_name + 1);
-            bool latest = strcmp(e->d_name, "@latest") == 0;
-            if (st == CHURON_OK && (!there || latest) && db_version(r, ref, &v, NULL) == CHURON_OK &&
-                !v.removed && store_load(&entry, str_cstr(&r->home), v.name, v.version, NULL) == CHURON_OK) {
-                store_entry_free(&entry);
-                if (!there || id != v.id)
-                    st = place_alias(r, v.model, e->d_name + 1, v.id, "as the store had it", false, err);
-            }
-        }
-        str_free(&path);
-        str_free(&text);
+        st = str_check(&path, err);
+        if (st == CHURON_OK) st = take_alias(r, name, e->d_name + 1, str_cstr(&path), err);
     }
     if (d) closedir(d);
     str_free(&dir);
+    str_free(&path);
     return st;
 }
 

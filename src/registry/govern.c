@@ -351,13 +351,26 @@ static status check_circle(registry *r, int64_t from, int64_t to, error *err) {
                      "TARGET: expected a version that does not descend from this one, got one that does");
 }
 
+/* NAME:VERSION or NAME@ALIAS of this registry; anything else names something outside. */
+static status version_inside(registry *r, const char *target, version_row *t, bool *inside, error *err) {
+    store_ref named;
+    error why;
+    *inside = false;
+    if (store_ref_parse(&named, target, NULL) != CHURON_OK || (!named.version[0] && !named.alias[0]))
+        return CHURON_OK;
+    status st = db_version(r, target, t, &why);
+    *inside = st == CHURON_OK;
+    if (st == CHURON_OK || st == CHURON_NOT_FOUND) return CHURON_OK;
+    if (err) *err = why;
+    return st;
+}
+
 status place_link(registry *r, const char *ref, const char *relation, const char *target, const char *note,
                   error *err) {
     static const char *const relations[] = {"derived_from", "quantized_from", "trained_on"};
     version_row v, t;
-    store_ref named;
     char subject[2 * STORE_NAME_MAX + 2], whole[2 * STORE_NAME_MAX + 2];
-    bool known = false;
+    bool known = false, inside;
     for (size_t i = 0; i < 3; i++) known = known || strcmp(relation, relations[i]) == 0;
     if (!known) {
         return error_set(err, CHURON_INVALID,
@@ -367,9 +380,7 @@ status place_link(registry *r, const char *ref, const char *relation, const char
     TRY(check_text(target, "TARGET", err));
     TRY(check_text(note, "note", err));
     TRY(subject_of(r, ref, "write", &v, err));
-    /* NAME:VERSION of this registry is an edge to it; anything else names something outside. */
-    bool inside = store_ref_parse(&named, target, NULL) == CHURON_OK &&
-                  (named.version[0] || named.alias[0]) && db_version(r, target, &t, NULL) == CHURON_OK;
+    TRY(version_inside(r, target, &t, &inside, err));
     if (inside) {
         TRY(check_circle(r, v.id, t.id, err));
         ref_of(&t, whole);
