@@ -177,6 +177,13 @@ def read_outside(n):
     return [n.op("Div", d, n.op("Sqrt", n.op("Add", v, n.scalar(1e-5)))), v]
 
 
+def read_by_a_node(n):
+    """Somebody else reads the deviation."""
+    d = centered(n, n.input(2, 5, 24))
+    r = root(n, squared(n, d, True))
+    return [n.op("Div", d, r), n.op("Neg", r)]
+
+
 def epsilon_outside(n):
     d = centered(n, n.input(2, 5, 24))
     s = n.op("Add", n.op("Sqrt", n.reduce("ReduceMean", squared(n, d, True), [-1])), n.scalar(1e-3))
@@ -202,7 +209,7 @@ def upside_down(n):
 NORMS = [(torch_layer_norm, "LayerNormalization"), (twin_layer_norm, "LayerNormalization"), (reciprocal_layer_norm, "LayerNormalization"),
          (two_axes_layer_norm, "LayerNormalization"), (tf_layer_norm, "LayerNormalization"), (llama_rms_norm, "RMSNormalization"),
          (plain_rms_norm, "RMSNormalization"), (power_rms_norm, "RMSNormalization")]
-NO_NORMS = [other_axis, mixed_axes, read_outside, epsilon_outside, cubed, epsilon_computed, upside_down]
+NO_NORMS = [other_axis, mixed_axes, read_outside, read_by_a_node, epsilon_outside, cubed, epsilon_computed, upside_down]
 
 
 @pytest.mark.parametrize("opset", [13, 18])
@@ -230,6 +237,31 @@ def test_scale_that_widens_the_result_stays(churon, tmp_path):
     assert ran(churon, tmp_path, n, [y])["Mul"] >= 1
 
 
+def norm_of_sum(n, a, b, **attrs):
+    total = n.op("Add", a, b)
+    return total, n.op("LayerNormalization", total, n.floats(24), n.floats(24), **attrs)
+
+
+@pytest.mark.parametrize("shapes", [((2, 5, 24), (2, 5, 24)), ((2, 5, 24), (5, 24)), ((1, 5, 24), (2, 1, 24)), ((2, 5, 24), (2, 5, 1))])
+@pytest.mark.parametrize("read", [False, True])
+def test_skip_and_norm_are_one_operator(churon, tmp_path, shapes, read):
+    n = Net()
+    dims = [[d if i == len(s) - 1 else f"D{k}{i}" for i, d in enumerate(s)] for k, s in enumerate(shapes)]
+    total, y = norm_of_sum(n, n.input(*shapes[0], dims=dims[0]), n.input(*shapes[1], dims=dims[1]))
+    assert ran(churon, tmp_path, n, [n.op("Neg", total), y] if read else [y]) == {"SkipNormalization": 1, **({"Neg": 1} if read else {})}
+
+
+@pytest.mark.parametrize("what", ["axis", "scale"])
+def test_no_skip_and_norm(churon, tmp_path, what):
+    n = Net()
+    a, b = n.input(2, 5, 24), n.input(2, 5, 24)
+    if what == "axis":
+        y = n.op("LayerNormalization", n.op("Add", a, b), n.floats(5, 24), n.floats(5, 24), axis=1)
+    else:
+        y = n.op("LayerNormalization", n.op("Add", a, b), n.floats(1), n.floats(24))
+    assert "SkipNormalization" not in ran(churon, tmp_path, n, [y])
+
+
 # ---- softmax ---------------------------------------------------------------------------------------------
 
 
@@ -254,7 +286,7 @@ def test_no_softmax(churon, tmp_path, what):
     x = n.input(5, 5)
     s, e, total = softmax_pieces(n, x, 1, 0 if what == "axis" else 1, n.input(5, 5) if what == "other" else None)
     y = n.op("Div", total, e) if what == "upside down" else n.op("Div", e, total)
-    assert "Softmax" not in ran(churon, tmp_path, n, [y, e] if what == "read" else [y])
+    assert "Softmax" not in ran(churon, tmp_path, n, [y, n.op("Neg", e)] if what == "read" else [y])
 
 
 # ---- functions of one element ----------------------------------------------------------------------------
@@ -292,7 +324,7 @@ def test_no_gelu(churon, tmp_path, what):
     x = n.input(3, 9)
     core = tanh_core(n, x, 0, cubic=0.05 if what == "cubic" else 0.044715, one=1.5 if what == "one" else 1.0)
     half = n.op("Mul", n.input(3, 9) if what == "other" else x, n.scalar(0.25 if what == "half" else 0.5))
-    assert "Unary" not in ran(churon, tmp_path, n, [n.op("Mul", half, core)] + ([core] if what == "read" else []))
+    assert "Unary" not in ran(churon, tmp_path, n, [n.op("Mul", half, core)] + ([n.op("Neg", core)] if what == "read" else []))
 
 
 def test_gelu_of_a_product_of_itself(churon, tmp_path):
@@ -423,7 +455,7 @@ def old_softmax(n):
 
 def probabilities_read(n):
     p = n.op("Softmax", n.op("MatMul", heads(n, T), heads(n, S, turned=True)), axis=-1)
-    return [n.op("MatMul", p, heads(n, S)), p]
+    return [n.op("MatMul", p, heads(n, S)), n.op("Neg", p)]
 
 
 def scale_behind_mask(n):

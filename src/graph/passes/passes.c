@@ -31,6 +31,8 @@ static const pass passes[] = {
      pass_recurrent_weights},
     {"matmul-epilogue", "packs constant matrices once; adds and activates while the product is in the cache",
      pass_matmul_epilogue},
+    {"skip-normalization", "adds and normalizes a row at once, where a product has not taken the addition",
+     pass_skip_normalization},
     {"dead-code", "removes what no output needs", pass_dead_code},
 };
 enum { N_PASSES = sizeof passes / sizeof *passes };

@@ -40,6 +40,7 @@ status pass_activations(rewriter *w, error *err);
 status pass_normalization(rewriter *w, error *err);
 status pass_transposes(rewriter *w, error *err);
 status pass_quantized(rewriter *w, error *err);
+status pass_skip_normalization(rewriter *w, error *err);
 status pass_softmax(rewriter *w, error *err);
 status pass_attention(rewriter *w, error *err);
 
