@@ -202,7 +202,17 @@ static status keep_states(pipeline_sequence *q, const cell *slots, error *err) {
     arena *to = &q->memory[!q->current];
     arena_reset(to);
     for (size_t i = 0; i < q->p->n_states; i++) {
+        const pipeline_state *st = &q->p->states[i];
+        const tensor *t = slots[st->next].t;
         cell copy;
+        if (t->rank != st->type.rank || memcmp(t->dims, st->type.dims, t->rank * sizeof *t->dims) != 0) {
+            char want[120], got[120];
+            cell_type is = {.kind = CELL_TENSOR, .element = t->type, .has_rank = true, .rank = t->rank};
+            memcpy(is.dims, t->dims, sizeof is.dims);
+            return error_set(err, CHURON_INVALID, "state '%.80s': expected %s for the next call, got %s",
+                             st->name, cell_type_text(&st->type, want, sizeof want),
+                             cell_type_text(&is, got, sizeof got));
+        }
         TRY(cell_copy(&copy, &slots[q->p->states[i].next], to, err));
         q->states[i] = copy;
     }

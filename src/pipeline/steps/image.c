@@ -86,8 +86,9 @@ static const key_spec RESIZE_KEYS[] = {
             "the same shape inside, the smallest that covers height x width; at_least: only if the shorter "
             "side is below height; "
             "at_most: only if the longer side is above it; height: width as the shape asks, rounded up"},
-    {"rule", KEY_CHOICE, .fallback = "pillow", .choices = "pillow|opencv|torchvision",
-     .doc = "Whose arithmetic: the same filter gives other pixels in each library"},
+    {"rule", KEY_CHOICE, .fallback = "pillow", .choices = "pillow|opencv|torchvision|pillow_12",
+     .doc = "Whose arithmetic: the same filter gives other pixels in each library. pillow is that of Pillow "
+            "13, pillow_12 that of the releases before"},
     {"filter", KEY_CHOICE, .fallback = "bilinear", .choices = "nearest|bilinear|bicubic|area|lanczos|hamming",
      .doc = "Interpolation"},
     {"multiple", KEY_INT, .fallback = "1", .least = 1, .most = 1024,
