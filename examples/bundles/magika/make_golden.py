@@ -97,6 +97,7 @@ FILES = {
 GOLDEN = ["c", "python", "markdown", "csv", "png", "zip", "wav", "noise", "letters", "sql", "empty", "seven_letters",
           "seven_bytes", "blank", "cut_character", "dictionary", "block_sized"]
 TRACED = ("python", "sql")
+SURE = "python"
 
 
 def answer(m, content):
@@ -104,13 +105,18 @@ def answer(m, content):
     return {"type": str(p.output.label), "mime_type": p.output.mime_type, "model_type": str(p.dl.label), "score": p.score}
 
 
-def trace(m, content):
+def trace(m, name, content):
     c = m._model_config
     f = Magika._extract_features_from_seekable(Seekable(io.BytesIO(content)), c.beg_size, c.mid_size, c.end_size, c.padding_token,
                                                c.block_size, c.use_inputs_at_offsets)
     p = m.identify_bytes(content).prediction
     asked = "choose type #4/choose type #3/"
-    return {"length size": len(content), "byte_window bytes": np.array(f.beg + f.end, np.int32), "pick eighth": f.beg[7],
+    label = {}
+    if name == SURE:
+        [probabilities] = m._get_raw_predictions([(pathlib.Path("-"), f)])
+        scores = [{"label": x, "score": v} for x, v in zip(m._target_labels_space, probabilities)]
+        label = {asked + "label model_type": [{"model_type": str(p.dl.label), "scores": scores, "score": p.score}]}
+    return label | {"length size": len(content), "byte_window bytes": np.array(f.beg + f.end, np.int32), "pick eighth": f.beg[7],
             asked + "lookup least": [c.thresholds.get(p.dl.label, c.medium_confidence_threshold)],
             asked + "choose type #2": [str(p.output.label)], "lookup mime_type": p.output.mime_type}
 
@@ -142,7 +148,7 @@ def main():
             given = {"file": f"inputs/{name}.bin"}
         cases.append({"name": name, "in": {"content": given}, "out": answer(m, content)})
         if name in TRACED:
-            cases[-1]["trace"] = trace(m, content)
+            cases[-1]["trace"] = trace(m, name, content)
     golden.write(HERE, cases)
 
 

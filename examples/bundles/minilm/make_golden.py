@@ -29,7 +29,7 @@ TEXTS = {
     "special token": "left [SEP] right [MASK] [CLS]",
     "paragraph": "The quick brown fox jumps over the lazy dog. " * 5,
     "longer than the model sees": "one two three four five six seven eight nine ten. " * 40,
-    "control characters": "a\u0000b\u200bc\ufeffd\u00ade",
+    "control characters": "a\u0001b\u200bc\ufeffd\u00ade",
     "code": "for (int i = 0; i < n; i++) sum += a[i];",
 }
 GOLDEN = ["sentence", "paraphrase", "case and accents", "empty", "korean", "emoji", "longer than the model sees"]

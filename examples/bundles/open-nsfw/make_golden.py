@@ -60,12 +60,16 @@ def answer(classifier, data):
     return {"label": "unsafe" if score > 0.5 else "safe", "score": score}
 
 
-def trace(data):
+def trace(classifier, data):
     image = Image.open(io.BytesIO(data)).convert("RGB")
     resized = image.resize((256, 256), resample=Image.BILINEAR)
     again = np.asarray(Image.open(io.BytesIO(encode(resized, "JPEG"))))
+    pixels = preprocess(image)
+    [[safe, unsafe]] = classifier._session.run(None, {classifier._input_name: pixels[None]})[0].tolist()
+    scores = [{"label": "safe", "score": safe}, {"label": "unsafe", "score": unsafe}]
     return {"resize image": np.asarray(resized), "jpeg_round_trip image": again, "crop image": again[16:240, 16:240],
-            "normalize_image pixels": preprocess(image)}
+            "normalize_image pixels": pixels, "model probabilities": [safe, unsafe],
+            "label label": {"label": "safe" if safe >= unsafe else "unsafe", "scores": scores}, "pick score": unsafe}
 
 
 def main():
@@ -76,7 +80,7 @@ def main():
         (HERE / "inputs" / name).write_bytes(data)
         cases.append({"name": name, "in": {"image": {"file": f"inputs/{name}"}}, "out": answer(classifier, data)})
         if name in TRACED:
-            cases[-1]["trace"] = trace(data)
+            cases[-1]["trace"] = trace(classifier, data)
     cases.append({"name": "no picture", "in": {"image": {"b64": "bm90IGEgcGljdHVyZQ=="}}, "error": "image"})
     golden.write(HERE, cases)
 
