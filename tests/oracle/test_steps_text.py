@@ -460,3 +460,16 @@ def test_a_language_models_own_tokenizer_and_template(smol, smollm2):
 def test_a_bare_language_model_answers(smollm2):
     got = bundle_run.run(smollm2, [{"prompt": "Hi"}])
     assert got[0]["ok"]["text"]
+
+
+def test_generate_from_messages(smol):
+    """A list of messages is the prompt that its parts are."""
+    inputs = {"text": TEXT, "roles": {"type": "list", "of": TEXT}, "contents": {"type": "list", "of": TEXT}}
+    steps = [{"record": {"members": {"role": "roles", "content": "contents"}, "each": True, "into": "m"}},
+             {"generate": {"messages": "m", "into": "a", "max_tokens": 12}}, {"chat_template": {"messages": "m", "model": "main", "into": "c"}},
+             {"generate": {"prompt": "text", "system": "Be brief.", "into": "b", "max_tokens": 12}}]
+    record = {"text": "Name a fruit.", "roles": ["system", "user"], "contents": ["Be brief.", "Name a fruit."]}
+    got = bundle_run.answers(smol, inputs, steps, ["a", "b", "c"], [record, {**record, "roles": [], "contents": []}], head="model: {file: smol.gguf}\n", task="generation")
+    assert got[0]["ok"]["a"] == got[0]["ok"]["b"] != ""
+    assert got[0]["ok"]["c"].endswith("<|im_start|>user\nName a fruit.<|im_end|>\n<|im_start|>assistant\n")
+    assert "expected at least one message, got none" in got[1]["error"]
