@@ -126,7 +126,7 @@ typedef struct reading {
 
 static status unfit(const reading *d, const yaml_node *at, const char *expected) {
     char key[160], got[64];
-    snprintf(key, sizeof key, "%s.%s", d->what, d->spec->name);
+    snprintf(key, sizeof key, "%s%s%s", d->what ? d->what : "", d->what ? "." : "", d->spec->name);
     return keys_fault(d->r, at, key, d->err, "expected %s, got %s", expected, yaml_describe(at, got));
 }
 
@@ -176,7 +176,7 @@ static status read_name(const reading *d, const yaml_node *at, const char **out)
 
 static void *keep(const reading *d, size_t n, size_t size, status *st) {
     void *p = arena_array(d->r->memory, n ? n : 1, size);
-    *st = p ? CHURON_OK : arena_refused(d->r->memory, d->what, n * size, d->err);
+    *st = p ? CHURON_OK : arena_refused(d->r->memory, d->spec->name, n * size, d->err);
     return p;
 }
 
@@ -207,7 +207,7 @@ static status lines_to_texts(const reading *d, const yaml_node *path, key_value 
         const size_t whole = len;
         if (len && p[len - 1] == '\r') len--;
         texts[i] = arena_strndup(d->r->memory, p, len);
-        if (!texts[i]) st = arena_refused(d->r->memory, d->what, len, d->err);
+        if (!texts[i]) st = arena_refused(d->r->memory, d->spec->name, len, d->err);
         p += whole + 1;
     }
     v->n = n;

@@ -35,24 +35,24 @@ static void tap_range(int64_t shift, int64_t stride, int64_t in, int64_t out, in
 #undef REAL
 #undef FN
 
-static double conv_work(const conv_job *j) {
+static double conv_work(const conv_call *j) {
     return 0.5 * (double)(j->batch * j->out_channels * j->group_in) * (double)j->g.out_size *
            (double)j->g.kernel_size;
 }
 
-void conv_f64(op_run *r, conv_job *j) {
+void conv_f64(op_run *r, conv_call *j) {
     run_parallel(r, j->batch * j->out_channels, conv_work(j), conv_planes_f64, j);
 }
 
-void conv_u32(op_run *r, conv_job *j) {
+void conv_u32(op_run *r, conv_call *j) {
     run_parallel(r, j->batch * j->out_channels, conv_work(j), conv_planes_u32, j);
 }
 
-void conv_spread_f32(op_run *r, conv_job *j) {
+void conv_spread_f32(op_run *r, conv_call *j) {
     run_parallel(r, j->batch * j->out_channels, conv_work(j), spread_planes_f32, j);
 }
 
-void conv_spread_f64(op_run *r, conv_job *j) {
+void conv_spread_f64(op_run *r, conv_call *j) {
     run_parallel(r, j->batch * j->out_channels, conv_work(j), spread_planes_f64, j);
 }
 
@@ -126,7 +126,7 @@ static void pack_patches(const geometry *g, const float *x, size_t channels, int
 /* ---- f32 -------------------------------------------------------------------------------------------- */
 
 typedef struct patch_job {
-    const conv_job *conv;
+    const conv_call *conv;
     const gemm_epilogue *epilogue;
     const kernels *kernels;
     size_t k, block_groups, n_blocks, n_tasks;
@@ -151,7 +151,7 @@ static void finish_rows(const gemm_epilogue *e, const float *bias, size_t rows, 
 }
 
 static void run_block(const patch_job *p, size_t task, char *scratch) {
-    const conv_job *c = p->conv;
+    const conv_call *c = p->conv;
     size_t block = task % p->n_blocks, image = task / p->n_blocks, groups = c->in_channels / c->group_in;
     size_t n = image / groups, group = image % groups, out = (size_t)c->g.out_size;
     size_t j0 = block * p->block_groups * LANES, j1 = j0 + p->block_groups * LANES;
@@ -182,7 +182,7 @@ static void run_member(void *ctx, const pool_member *me) {
     for (size_t i = from; i < to; i++) run_block(p, i, p->scratch + me->index * p->scratch_each);
 }
 
-static status conv_by_product(op_run *r, const conv_job *j, const gemm_epilogue *e, error *err) {
+static status conv_by_product(op_run *r, const conv_call *j, const gemm_epilogue *e, error *err) {
     patch_job p = {.conv = j, .epilogue = e, .kernels = run_kernels(r)};
     p.k = j->group_in * (size_t)j->g.kernel_size;
     size_t group_bytes = p.k * LANES * sizeof(float), n_groups = ((size_t)j->g.out_size + LANES - 1) / LANES;
@@ -207,11 +207,11 @@ static status conv_by_product(op_run *r, const conv_job *j, const gemm_epilogue 
     return CHURON_OK;
 }
 
-status conv_f32(op_run *r, const conv_job *j, const gemm_epilogue *e, error *err) {
+status conv_f32(op_run *r, const conv_call *j, const gemm_epilogue *e, error *err) {
     size_t outs = j->batch * j->out_channels;
     if (outs == 0 || j->g.out_size == 0) return CHURON_OK;
     if (j->group_in > 1 || (j->group_in == 1 && j->group_out > 4)) return conv_by_product(r, j, e, err);
-    conv_job job = *j;
+    conv_call job = *j;
     run_parallel(r, outs, conv_work(j), conv_planes_f32, &job);
     finish_rows(e, NULL, outs, 0, (size_t)j->g.out_size, j->y, (size_t)j->g.out_size, 0);
     return CHURON_OK;
@@ -276,13 +276,13 @@ status conv_infer_at(op_shapes *s, size_t x, size_t weight, size_t bias, error *
     return shapes_out(s, 0, rx, out, err);
 }
 
-void conv_job_init(conv_job *j, const conv_state *st, const tensor *x, const tensor *w, const tensor *y) {
+void conv_job_init(conv_call *j, const conv_state *st, const tensor *x, const tensor *w, const tensor *y) {
     size_t n = x->rank - 2, first = st->channels_last ? 1 : 2;
-    *j = (conv_job){.batch = (size_t)x->dims[0],
-                    .in_channels = (size_t)x->dims[st->channels_last ? x->rank - 1 : 1],
-                    .out_channels = (size_t)w->dims[0],
-                    .group_in = (size_t)w->dims[1],
-                    .group_out = (size_t)(w->dims[0] / st->group)};
+    *j = (conv_call){.batch = (size_t)x->dims[0],
+                     .in_channels = (size_t)x->dims[st->channels_last ? x->rank - 1 : 1],
+                     .out_channels = (size_t)w->dims[0],
+                     .group_in = (size_t)w->dims[1],
+                     .group_out = (size_t)(w->dims[0] / st->group)};
     window_geometry(&st->w, n, x->dims + first, y->dims + first, w->dims + 2, &j->g);
 }
 
@@ -327,7 +327,7 @@ static status conv_run(op_run *r, error *err) {
     void *to;
     const void *addend = NULL;
     TRY(real_out(r, 0, work, &y, &to, err));
-    conv_job j;
+    conv_call j;
     conv_job_init(&j, st, x, w, y);
     j.y = to;
     TRY(real_in(r, 0, work, &j.x, err));

@@ -192,7 +192,7 @@ static status move_zeros(op_run *r, plan *p, error *err) {
 }
 
 status conv_int_run(op_run *r, const conv_int *c, error *err) {
-    const conv_job *j = &c->j;
+    const conv_call *j = &c->j;
     const size_t pixels = (size_t)j->g.out_size;
     if (j->batch * j->out_channels * pixels == 0) return CHURON_OK;
     plan p = {.c = c, .k = run_kernels(r), .x = c->x->data, .channels = j->in_channels};

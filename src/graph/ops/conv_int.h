@@ -20,7 +20,7 @@ void conv_int_free(conv_int_weights *w);
 bool conv_int_suits(size_t group_out);
 
 typedef struct conv_int {
-    conv_job j; /* sizes and geometry; its pointers are not read */
+    conv_call j; /* sizes and geometry; its pointers are not read */
     const tensor *x;
     bool channels_last;
     const conv_int_weights *w;

@@ -145,11 +145,11 @@ static status transpose_run(op_run *r, error *err) {
     elem work = real_work(x->type);
     tensor *y;
     void *to;
-    conv_job j = {.batch = (size_t)x->dims[0],
-                  .in_channels = (size_t)x->dims[1],
-                  .out_channels = (size_t)(w->dims[1] * st->group),
-                  .group_in = (size_t)(w->dims[0] / st->group),
-                  .group_out = (size_t)w->dims[1]};
+    conv_call j = {.batch = (size_t)x->dims[0],
+                   .in_channels = (size_t)x->dims[1],
+                   .out_channels = (size_t)(w->dims[1] * st->group),
+                   .group_in = (size_t)(w->dims[0] / st->group),
+                   .group_out = (size_t)w->dims[1]};
     TRY(real_out(r, 0, work, &y, &to, err));
     TRY(real_in(r, 0, work, &j.x, err));
     TRY(real_in(r, 1, work, &j.w, err));

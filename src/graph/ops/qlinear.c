@@ -263,7 +263,7 @@ static status qlinear_conv_prepare(op_node *n, error *err) {
 }
 
 /* Is it worth a product? Else the planes are summed one by one. */
-static bool goes_packed(const conv_job *j, const tensor *x, const tensor *w) {
+static bool goes_packed(const conv_call *j, const tensor *x, const tensor *w) {
     return conv_int_suits(j->group_out) && x->count > 0 && w->count > 0;
 }
 
@@ -324,7 +324,7 @@ static status conv_integer_run(op_run *r, error *err) {
     tensor *y;
     float unused;
     int32_t zero = 0;
-    conv_job j;
+    conv_call j;
     TRY(run_out(r, 0, &y, err));
     conv_job_init(&j, &st->conv, x, w, y);
     TRY(quant_scalar(r, SIZE_MAX, 2, "x_zero_point", &unused, &zero, err));
@@ -348,7 +348,7 @@ static status qlinear_conv_run(op_run *r, error *err) {
     tensor *y;
     float sx = 1, sy = 1, *sw;
     int32_t zx = 0, zy = 0;
-    conv_job j;
+    conv_call j;
     TRY(run_out(r, 0, &y, err));
     conv_job_init(&j, &st->conv, x, w, y);
     TRY(quant_scalar(r, 1, 2, "x_scale, x_zero_point", &sx, &zx, err));

@@ -262,8 +262,8 @@ static void row_least(accumulator *acc, const void *from, size_t n) {
 FLOAT_FOLDS(f32, float)
 FLOAT_FOLDS(f64, double)
 FOLD(sum_f64, double, double, f, 0, v, a + b)
-FOLD(max_f64, double, double, f, -INFINITY, v, (b > a) | (b != b) ? b : a)
-FOLD(min_f64, double, double, f, INFINITY, v, (b < a) | (b != b) ? b : a)
+FOLD(max_f64, double, double, f, -INFINITY, v, ((b > a) | (b != b)) ? b : a)
+FOLD(min_f64, double, double, f, INFINITY, v, ((b < a) | (b != b)) ? b : a)
 
 /* Signed sums wrap as unsigned ones do. */
 FOLD(sum_u64, uint64_t, uint64_t, u, 0, v, a + b)

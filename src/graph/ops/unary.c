@@ -31,7 +31,7 @@ static double mish_value(double x) {
 
 /* Without a vector kernel for f32. */
 #define FUNCTIONS(s, T, F)                                                                                   \
-    LOOP(sign_##s, T, x > 0 ? 1 : x < 0 ? -1 : x)                                                            \
+    LOOP(sign_##s, T, x > 0 ? 1 : x < 0 ? -1 : x == x ? 0 : x)                                               \
     LOOP(sin_##s, T, F(sin)(x))                                                                              \
     LOOP(cos_##s, T, F(cos)(x))                                                                              \
     LOOP(tan_##s, T, F(tan)(x))                                                                              \
