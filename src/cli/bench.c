@@ -481,6 +481,7 @@ static int help_on_load(void) {
 }
 
 int cmd_bench(int argc, char **argv) {
+    if (bundle_is_asked(argc, argv)) return bundle_cmd_bench(argc, argv);
     if (graph_is_asked(argc, argv)) return graph_cmd_bench(argc, argv);
     if (asks_for_load(argc, argv)) return cmd_bench_load(argc, argv);
     const bool asks_for_help = has_word(argc, argv, "--help") || has_word(argc, argv, "-h");

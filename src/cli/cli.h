@@ -58,5 +58,6 @@ bool bundle_is_path(const char *model);
 int bundle_cmd_run(int argc, char **argv);
 int bundle_cmd_inspect(int argc, char **argv);
 int bundle_cmd_verify(int argc, char **argv);
+int bundle_cmd_bench(int argc, char **argv);
 
 #endif

@@ -47,6 +47,8 @@ const char *pipeline_step_label(const pipeline *p, size_t i);
 
 MUST_USE status pipeline_session_create(pipeline_session **out, pipeline *p, error *err);
 void pipeline_session_free(pipeline_session *s);
+/* Seconds that its runs have spent inside models so far. */
+double pipeline_session_model_seconds(const pipeline_session *s);
 
 /* State that goes from call to call; begins as the manifest says. One call at a time. Refused for bundles
  * whose manifest has no state. */

@@ -56,7 +56,8 @@ struct pipeline_session {
     cell *slots;            /* [cap_rows * n_slots] */
     cell *inputs;           /* of runs from JSON */
     size_t cap_rows;
-    str messages; /* of answers that failed */
+    double model_s; /* seconds in models since it was made */
+    str messages;   /* of answers that failed */
 };
 
 /* compile.c */

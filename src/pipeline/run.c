@@ -145,6 +145,10 @@ void pipeline_session_free(pipeline_session *s) {
     mem_free(s);
 }
 
+double pipeline_session_model_seconds(const pipeline_session *s) {
+    return s->model_s;
+}
+
 /* Room for n records. */
 static status make_room(pipeline_session *s, size_t n, error *err) {
     if (n <= s->cap_rows) return CHURON_OK;

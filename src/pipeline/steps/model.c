@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -443,7 +445,9 @@ static status run_group(const step *s, run *r, run_row **rows, size_t n, error *
             TRY(gather_input(s, r, &m->inputs[i], m->batch, rows, n, &inputs[i], err));
     }
     const graph_run_options o = {.deadline = r->deadline, .cancel = r->cancel, .wanted = m->wanted};
+    const double started = clock_seconds();
     status st = graph_run(session, inputs, outputs, &o, err);
+    r->session->model_s += clock_seconds() - started;
     if (st == CHURON_OK) {
         st = scatter(s, r, m, outputs, rows, n, err);
         for (size_t i = 0; i < m->n_outputs; i++) value_free(&outputs[i]);
