@@ -1,7 +1,7 @@
 #!/bin/bash
-# install-deps.sh [run|test|dev]...: installs the Debian packages of these groups that are missing, and is
+# install-deps.sh [run|test|dev|onednn]...: installs the Debian packages of these groups that are missing, and is
 # silent and quick when none is. run: to build and run; test: to run the tests; dev: format, tidy, fuzz,
-# coverage. --check: installs nothing, says what is missing, exit 1 if something is.
+# coverage; onednn: for builds with CHURON_ONEDNN. --check: installs nothing, says what is missing, exit 1 if something is.
 set -euo pipefail
 
 run=(build-essential cmake ninja-build pkg-config ca-certificates python3 python3-pip
@@ -9,6 +9,7 @@ run=(build-essential cmake ninja-build pkg-config ca-certificates python3 python
     libsqlite3-dev libyaml-dev libzstd-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libsndfile1-dev)
 test=(libcmocka-dev python3-venv)
 dev=(clang-14 libclang-rt-14-dev llvm-14 clang-format-14 clang-tidy-14 gcovr ccache valgrind)
+onednn=(libdnnl-dev)
 
 check=
 wanted=()
@@ -17,8 +18,9 @@ for word in "$@"; do
     run) wanted+=("${run[@]}") ;;
     test) wanted+=("${test[@]}") ;;
     dev) wanted+=("${dev[@]}") ;;
+    onednn) wanted+=("${onednn[@]}") ;;
     --check) check=yes ;;
-    *) echo "usage: install-deps.sh [--check] [run] [test] [dev]" >&2; exit 2 ;;
+    *) echo "usage: install-deps.sh [--check] [run] [test] [dev] [onednn]" >&2; exit 2 ;;
     esac
 done
 [ ${#wanted[@]} -gt 0 ] || wanted=("${run[@]}" "${test[@]}")

@@ -48,7 +48,10 @@ void bundle_provenance(json_out *j, const pipeline *p, uint64_t threads) {
     json_out_cstr(j, "digest", pipeline_digest(p));
     json_out_cstr(j, "version", churon_version());
     json_out_cstr(j, "isa", k ? k->name : NULL);
-    json_out_cstr(j, "provider", "cpu");
+    str providers = {0};
+    pipeline_provider_names(p, &providers);
+    json_out_cstr(j, "provider", str_cstr(&providers));
+    str_free(&providers);
     json_out_uint(j, "threads", threads ? threads : pool_physical_cores());
     json_out_end_object(j);
 }

@@ -1,6 +1,7 @@
 /* graph_bench.c: `churon bench MODEL.onnx`: how long a run takes, what fraction of the processor's peak that
  * is, and which nodes take the time. */
 #include "cli/graph_inputs.h"
+#include "cli/graph_providers.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -26,6 +27,11 @@ typedef struct graph_bench {
     arg_list shapes, files;
     uint64_t batch, reps;
     double seconds; /* to spend on measuring */
+    provider_choice providers;
+    const char *provider; /* of this row */
+    str text;
+    json_out json;
+    /* Of this row: */
     graph *g;
     graph_session *session;
     value *inputs, *outputs;
@@ -34,7 +40,8 @@ typedef struct graph_bench {
     node_time *nodes; /* in the order of a run */
     size_t n_nodes, cap_nodes, at;
     bool failed;
-    double load_s, operations, peak; /* of a run; a second */
+    double load_s, operations; /* of a run */
+    double peak;               /* operations a second */
 } graph_bench;
 
 /* ---- measuring -------------------------------------------------------------------------------------- */
@@ -158,88 +165,66 @@ static void put_operators(const graph_bench *b, json_out *j) {
     json_out_end_array(j);
 }
 
-static int print_report(graph_bench *b, size_t threads) {
-    double median = stats_median(b->times, b->n_times), p99 = percentile(b->times, b->n_times, 0.99), all = 0;
-    for (size_t i = 0; i < b->n_nodes; i++) all += b->nodes[i].seconds;
-    if (b->n_nodes) qsort(b->nodes, b->n_nodes, sizeof *b->nodes, by_time);
-    str out = {0};
-    json_out j = json_out_begin(&out);
-    if (b->common.json) {
-        json_out_object(&j, NULL);
-        json_out_array(&j, "rows");
-        json_out_object(&j, NULL);
-        json_out_cstr(&j, "test", "run");
-        json_out_uint(&j, "threads", threads);
-        json_out_double(&j, "ms_median", median * 1e3);
-        json_out_double(&j, "ms_p99", p99 * 1e3);
-        json_out_uint(&j, "runs", b->n_times);
-        json_out_double(&j, "load_s", b->load_s);
-        json_out_double(&j, "gflop", b->operations / 1e9);
-        json_out_double(&j, "peak_fraction", fraction(b, b->operations, median));
-        json_out_uint(&j, "peak_bytes", graph_session_peak(b->session));
-        put_operators(b, &j);
-        json_out_array(&j, "slowest");
-    } else {
-        str_fmt(&out, "%.4f ms median, %.4f ms p99 of %zu runs, %zu threads; loaded in %.1f ms\n",
-                median * 1e3, p99 * 1e3, b->n_times, threads, b->load_s * 1e3);
-        str_fmt(&out, "%.3f Gflop in products and convolutions: %.0f %% of the FMA peak (%.0f Gflop/s)\n",
-                b->operations / 1e9, 100 * fraction(b, b->operations, median), b->peak / 1e9);
-    }
+static void put_slowest(graph_bench *b, double all) {
     for (size_t i = 0; i < b->n_nodes && i < SLOWEST; i++) {
         const node_time *n = &b->nodes[i];
         double each = n->seconds / (double)n->runs, part = all > 0 ? n->seconds / all : 0;
         if (b->common.json) {
-            json_out_object(&j, NULL);
-            json_out_cstr(&j, "name", n->name);
-            json_out_cstr(&j, "op", n->op);
-            json_out_double(&j, "ms", each * 1e3);
-            json_out_double(&j, "part", part);
-            json_out_double(&j, "peak_fraction", fraction(b, n->operations, each));
-            json_out_end_object(&j);
+            json_out_object(&b->json, NULL);
+            json_out_cstr(&b->json, "name", n->name);
+            json_out_cstr(&b->json, "op", n->op);
+            json_out_double(&b->json, "ms", each * 1e3);
+            json_out_double(&b->json, "part", part);
+            json_out_double(&b->json, "peak_fraction", fraction(b, n->operations, each));
+            json_out_end_object(&b->json);
         } else {
-            str_fmt(&out, "  %8.4f ms %5.1f %%  %s '%.80s'", each * 1e3, 100 * part, n->op, n->name);
-            if (n->operations > 0) str_fmt(&out, ", %.0f %% of peak", 100 * fraction(b, n->operations, each));
-            str_put(&out, '\n');
+            str_fmt(&b->text, "  %8.4f ms %5.1f %%  %s '%.80s'", each * 1e3, 100 * part, n->op, n->name);
+            if (n->operations > 0)
+                str_fmt(&b->text, ", %.0f %% of peak", 100 * fraction(b, n->operations, each));
+            str_put(&b->text, '\n');
         }
     }
-    int code;
-    if (b->common.json) {
-        json_out_end_array(&j);
-        json_out_end_object(&j);
-        json_out_end_array(&j);
-        json_out_end_object(&j);
-        code = cli_print_json(&out);
-    } else {
-        (void)cli_write(str_cstr(&out), out.len);
-        code = cli_finish(EXIT_YES);
-    }
-    str_free(&out);
-    return code;
 }
 
-static int bench_graph(graph_bench *b) {
-    error err;
-    str path = {0};
-    size_t threads = b->common.threads ? (size_t)b->common.threads : pool_physical_cores();
-    graph_options o = {.threads = threads};
-    graph_inputs_options from = {.files = &b->files, .shapes = &b->shapes, .batch = b->batch};
-    int code = EXIT_NO;
-    double started;
-    status st;
-    TRY_GOTO(store_resolve(b->model, &path, &err));
-    started = clock_seconds();
-    TRY_GOTO(graph_open(&b->g, str_cstr(&path), &o, &err));
-    TRY_GOTO(graph_session_create(&b->session, b->g, &err));
-    b->load_s = clock_seconds() - started;
-    b->inputs = mem_calloc(graph_n_inputs(b->g) + 1, sizeof(value));
-    b->outputs = mem_calloc(graph_n_outputs(b->g) + 1, sizeof(value));
-    if (!b->inputs || !b->outputs) TRY_GOTO(error_no_memory(&err, "values", 0));
-    TRY_GOTO(graph_inputs_make(b->g, &from, b->inputs, &err));
-    TRY_GOTO(measure_peak(b, threads, &err));
-    TRY_GOTO(measure(b, &err));
-    code = print_report(b, threads);
-cleanup:
-    if (st != CHURON_OK) code = cli_fail("bench", &err);
+static void put_row(graph_bench *b, size_t threads) {
+    double median = stats_median(b->times, b->n_times), p99 = percentile(b->times, b->n_times, 0.99), all = 0;
+    str providers = {0};
+    json_out *j = &b->json;
+    for (size_t i = 0; i < b->n_nodes; i++) all += b->nodes[i].seconds;
+    if (b->n_nodes) qsort(b->nodes, b->n_nodes, sizeof *b->nodes, by_time);
+    graph_provider_names(graph_providers(b->g), &providers);
+    if (b->common.json) {
+        json_out_object(j, NULL);
+        json_out_cstr(j, "test", "run");
+        json_out_cstr(j, "provider", str_cstr(&providers));
+        json_out_uint(j, "threads", threads);
+        json_out_double(j, "ms_median", median * 1e3);
+        json_out_double(j, "ms_p99", p99 * 1e3);
+        json_out_uint(j, "runs", b->n_times);
+        json_out_double(j, "load_s", b->load_s);
+        json_out_double(j, "gflop", b->operations / 1e9);
+        json_out_double(j, "peak_fraction", fraction(b, b->operations, median));
+        json_out_uint(j, "peak_bytes", graph_session_peak(b->session));
+        put_operators(b, j);
+        json_out_array(j, "slowest");
+    } else {
+        if (b->providers.n) str_fmt(&b->text, "%s: ", str_cstr(&providers));
+        str_fmt(&b->text, "%.4f ms median, %.4f ms p99 of %zu runs, %zu threads; loaded in %.1f ms\n",
+                median * 1e3, p99 * 1e3, b->n_times, threads, b->load_s * 1e3);
+        str_fmt(&b->text, "%.3f Gflop in products and convolutions: %.0f %% of the FMA peak (%.0f Gflop/s)\n",
+                b->operations / 1e9, 100 * fraction(b, b->operations, median), b->peak / 1e9);
+    }
+    put_slowest(b, all);
+    if (b->common.json) {
+        json_out_end_array(j);
+        json_out_end_object(j);
+    }
+    str_free(&providers);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------ */
+
+static void end_row(graph_bench *b) {
     for (size_t i = 0; b->inputs && i < graph_n_inputs(b->g); i++) value_free(&b->inputs[i]);
     mem_free(b->inputs);
     mem_free(b->outputs);
@@ -247,6 +232,64 @@ cleanup:
     mem_free(b->nodes);
     graph_session_free(b->session);
     graph_close(b->g);
+    b->g = NULL;
+    b->session = NULL;
+    b->inputs = b->outputs = NULL;
+    b->times = NULL;
+    b->nodes = NULL;
+    b->n_times = b->n_nodes = b->cap_nodes = b->at = 0;
+    b->operations = 0;
+}
+
+static status bench_row(graph_bench *b, const char *path, size_t threads, error *err) {
+    const graph_options o = {
+        .threads = threads, .providers = &b->provider, .n_providers = b->provider != NULL};
+    const graph_inputs_options from = {.files = &b->files, .shapes = &b->shapes, .batch = b->batch};
+    const double started = clock_seconds();
+    TRY(graph_open(&b->g, path, &o, err));
+    TRY(graph_session_create(&b->session, b->g, err));
+    b->load_s = clock_seconds() - started;
+    b->inputs = mem_calloc(graph_n_inputs(b->g) + 1, sizeof(value));
+    b->outputs = mem_calloc(graph_n_outputs(b->g) + 1, sizeof(value));
+    if (!b->inputs || !b->outputs) return error_no_memory(err, "values", 0);
+    TRY(graph_inputs_make(b->g, &from, b->inputs, err));
+    TRY(measure(b, err));
+    put_row(b, threads);
+    return str_check(&b->text, err);
+}
+
+/* A row for each provider. */
+static int bench_graph(graph_bench *b) {
+    error err;
+    str path = {0};
+    size_t threads = b->common.threads ? (size_t)b->common.threads : pool_physical_cores();
+    int code = EXIT_NO;
+    status st;
+    b->json = json_out_begin(&b->text);
+    TRY_GOTO(provider_choice_read(&b->providers, &err));
+    TRY_GOTO(store_resolve(b->model, &path, &err));
+    TRY_GOTO(measure_peak(b, threads, &err));
+    if (b->common.json) {
+        json_out_object(&b->json, NULL);
+        json_out_array(&b->json, "rows");
+    }
+    for (size_t i = 0; i < b->providers.n || i == 0; i++) {
+        b->provider = b->providers.n ? b->providers.names[i] : NULL;
+        st = bench_row(b, str_cstr(&path), threads, &err);
+        end_row(b);
+        if (st != CHURON_OK) goto cleanup;
+    }
+    if (b->common.json) {
+        json_out_end_array(&b->json);
+        json_out_end_object(&b->json);
+        code = cli_print_json(&b->text);
+    } else {
+        (void)cli_write(str_cstr(&b->text), b->text.len);
+        code = cli_finish(EXIT_YES);
+    }
+cleanup:
+    if (st != CHURON_OK) code = cli_fail("bench", &err);
+    str_free(&b->text);
     str_free(&path);
     return code;
 }
@@ -278,6 +321,11 @@ int graph_cmd_bench(int argc, char **argv) {
          .umin = 1,
          .umax = MOST_REPS,
          .help = "runs to measure (default: two seconds of them)"},
+        {.name = "provider",
+         .kind = ARG_STRING,
+         .target = &b.providers.given,
+         .value = "NAME[,NAME]",
+         .help = "what executes nodes (default: cpu); a row for each"},
     };
     const arg_command c = {.name = "bench",
                            .synopsis = "MODEL.onnx",
@@ -298,5 +346,6 @@ int graph_cmd_bench(int argc, char **argv) {
     }
     args_list_free(&b.shapes);
     args_list_free(&b.files);
+    provider_choice_free(&b.providers);
     return code;
 }

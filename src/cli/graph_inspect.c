@@ -1,11 +1,13 @@
 /* graph_inspect.c: `churon inspect MODEL.onnx`. What a file says is shown even when this version cannot run
  * it; then the reason is shown too. */
 #include "cli/graph_cli.h"
+#include "cli/graph_providers.h"
 
 #include "base/mem.h"
 #include "graph/graph.h"
 #include "graph/names.h"
 #include "graph/passes/passes.h"
+#include "graph/providers/provider.h"
 #include "registry/store.h"
 
 #include <inttypes.h>
@@ -128,6 +130,33 @@ static int64_t main_opset(const onnx_model *m) {
     return m->n_opsets ? 0 : 1;
 }
 
+/* Those of this build; nodes only of a model that runs. */
+static void write_providers(json_out *j, const graph_inspection *in) {
+    size_t n;
+    const provider *list = provider_list(&n);
+    json_out_array(j, "providers");
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].option) continue;
+        json_out_object(j, NULL);
+        json_out_cstr(j, "name", list[i].name);
+        if (in->g) json_out_uint(j, "nodes", graph_provider_nodes(in->g, list[i].name));
+        json_out_end_object(j);
+    }
+    json_out_end_array(j);
+}
+
+static void add_providers(str *out, const graph_inspection *in) {
+    size_t n;
+    const provider *list = provider_list(&n);
+    str_fmt(out, "%-16s", "providers");
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].option) continue;
+        const size_t nodes = graph_provider_nodes(in->g, list[i].name);
+        str_fmt(out, "%s%s %zu node%s", i ? ", " : "", list[i].name, nodes, nodes == 1 ? "" : "s");
+    }
+    str_put(out, '\n');
+}
+
 static void write_memory(json_out *j, const graph_inspection *in) {
     if (!in->g) {
         json_out_null(j, "memory");
@@ -192,6 +221,7 @@ static int print_json(const graph_inspection *in) {
         if (in->types[t]) json_out_uint(&j, elem_name((elem)t), in->types[t]);
     }
     json_out_end_object(&j);
+    write_providers(&j, in);
     json_out_null(&j, "context_length");
     write_memory(&j, in);
     json_out_cstr(&j, "digest", in->digest);
@@ -242,6 +272,7 @@ static int print_text(const graph_inspection *in) {
         str_fmt(&out, "%s%zu × %s", i ? ", " : "", in->ops[i].n, in->ops[i].op);
     str_put(&out, '\n');
     if (in->g) {
+        add_providers(&out, in);
         graph_summary s = graph_describe(in->g);
         str_fmt(&out, "%-16s", "memory");
         str_cat(&out, "weights ");
@@ -270,13 +301,16 @@ static int print_text(const graph_inspection *in) {
 
 /* ---- the command ------------------------------------------------------------------------------------ */
 
-static int inspect_graph(const char *model, const arg_common *common) {
+static int inspect_graph(const char *model, const arg_common *common, provider_choice *providers) {
     graph_inspection in = {0};
     error err;
     str path = {0};
     graph_options o = {.threads = 1};
     int code = EXIT_NO;
     status st;
+    TRY_GOTO(provider_choice_read(providers, &err));
+    o.providers = providers->names;
+    o.n_providers = providers->n;
     TRY_GOTO(store_resolve(model, &path, &err));
     in.path = str_cstr(&path);
     TRY_GOTO(onnx_open(&in.m, in.path, &err));
@@ -333,20 +367,24 @@ static int print_passes(const arg_common *common) {
 int graph_cmd_inspect(int argc, char **argv) {
     arg_common common = {0};
     bool passes = false;
+    provider_choice providers = {0};
     const arg_option options[] = {{.name = "passes",
                                    .kind = ARG_FLAG,
                                    .target = &passes,
-                                   .help = "the changes that make graphs faster, instead"}};
+                                   .help = "the changes that make graphs faster, instead"},
+                                  PROVIDER_OPTION(&providers)};
     const arg_command c = {.name = "inspect",
                            .synopsis = "MODEL.onnx",
                            .summary = "Shows what is in a graph (ONNX): inputs, outputs, operators, memory.",
                            .example = "churon inspect resnet50.onnx --json",
                            .options = options,
-                           .n_options = 1,
+                           .n_options = sizeof options / sizeof *options,
                            .min_args = 1,
                            .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
-    return passes ? print_passes(&common) : inspect_graph(argv[0], &common);
+    const int code = passes ? print_passes(&common) : inspect_graph(argv[0], &common, &providers);
+    provider_choice_free(&providers);
+    return code;
 }

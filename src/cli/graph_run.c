@@ -1,5 +1,6 @@
 /* graph_run.c: `churon run MODEL.onnx`: records in, records out. */
 #include "cli/graph_inputs.h"
+#include "cli/graph_providers.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -22,6 +23,7 @@ typedef struct graph_run_request {
     const char *model, *record, *input, *output_dir;
     arg_list files; /* NAME=FILE.npy */
     arg_list no_pass;
+    provider_choice providers;
     graph *g;
     graph_session *session;
     value *inputs, *outputs; /* of the record that runs */
@@ -262,6 +264,10 @@ static int print_answer(graph_run_request *r, const char *path) {
     json_out_cstr(&j, "digest", digest);
     json_out_cstr(&j, "version", churon_version());
     json_out_cstr(&j, "isa", k ? k->name : NULL);
+    str providers = {0};
+    graph_provider_names(graph_providers(r->g), &providers);
+    json_out_cstr(&j, "provider", str_cstr(&providers));
+    str_free(&providers);
     json_out_uint(&j, "threads", r->common.threads ? r->common.threads : pool_physical_cores());
     json_out_end_object(&j);
     json_out_end_object(&j);
@@ -279,6 +285,9 @@ static int run_graph(graph_run_request *r) {
     status st;
     int code = EXIT_NO;
     bool usage = false;
+    TRY_GOTO(provider_choice_read(&r->providers, &err));
+    o.providers = r->providers.names;
+    o.n_providers = r->providers.n;
     TRY_GOTO(store_resolve(r->model, &path, &err));
     if (r->output_dir && mkdir(r->output_dir, 0777) != 0 && errno != EEXIST) {
         st = error_set(&err, CHURON_IO, "%s: cannot make the folder: %s", r->output_dir, strerror(errno));
@@ -339,6 +348,7 @@ int graph_cmd_run(int argc, char **argv) {
          .target = &r.no_pass,
          .value = "NAME",
          .help = "leaves out a pass ('churon inspect MODEL --passes' lists them), or 'all'"},
+        PROVIDER_OPTION(&r.providers),
     };
     const arg_command c = {.name = "run",
                            .synopsis = "MODEL.onnx [--record JSON | -i FILE] [--input NAME=FILE.npy]",
@@ -361,5 +371,6 @@ int graph_cmd_run(int argc, char **argv) {
     }
     args_list_free(&r.files);
     args_list_free(&r.no_pass);
+    provider_choice_free(&r.providers);
     return code;
 }

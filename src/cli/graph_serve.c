@@ -2,6 +2,7 @@
  * Protocol and in TensorFlow Serving's form. */
 #include "cli/bundle_cli.h"
 #include "cli/graph_cli.h"
+#include "cli/graph_providers.h"
 #include "cli/serve_rights.h"
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@ typedef struct serve_request {
     uint64_t port, workers, max_queue, max_body, max_connections, max_sequences;
     double timeout, sequence_idle;
     served_list models;
+    provider_choice providers;
 } serve_request;
 
 /* ---- models ----------------------------------------------------------------------------------------- */
@@ -38,6 +40,8 @@ static void note_fault(const serve_request *r, const served *v) {
 static status add_path(serve_request *r, const char *path, served_options o, const served **out, error *err) {
     o.threads = (size_t)r->common.threads;
     o.trusted = r->trusted;
+    o.providers = r->providers.names;
+    o.n_providers = r->providers.n;
     TRY(served_add(&r->models, path, &o, out, err));
     if (!(*out)->available) note_fault(r, *out);
     return CHURON_OK;
@@ -193,10 +197,12 @@ static int run_server(serve_request *r, double start) {
     if (st == CHURON_OK && r->keys) st = keys_read(&keys, r->keys, &err);
     bool *callers = NULL;
     if (st == CHURON_OK && r->signatures) st = sign_keys_load(&r->trusted, r->signatures, &err);
+    if (st == CHURON_OK) st = provider_choice_read(&r->providers, &err);
     if (st == CHURON_OK) st = open_models(r, &err);
     if (st == CHURON_OK) st = serve_rights(&r->models, &keys, &callers, &err);
     if (st == CHURON_OK) st = serve(r, &keys, callers, start, &err);
     served_free(&r->models);
+    provider_choice_free(&r->providers);
     sign_keys_free(r->trusted);
     mem_free(callers);
     keys_free(&keys);
@@ -302,6 +308,7 @@ int graph_cmd_serve(int argc, char **argv) {
          .target = &r.tls_key,
          .value = "FILE",
          .help = "the certificate's private key (PEM)"},
+        PROVIDER_OPTION(&r.providers),
     };
     const arg_command c = {
         .name = "serve",

@@ -1,6 +1,7 @@
 /* graph_verify.c: `churon verify MODEL.onnx`: where two ways of computing a graph first differ: without and
  * with passes, or this model and another. */
 #include "cli/graph_inputs.h"
+#include "cli/graph_providers.h"
 
 #include "base/mem.h"
 #include "graph/compare.h"
@@ -35,6 +36,7 @@ typedef struct graph_verify {
     bool passes, nodes;
     tolerance tolerance;
     arg_list files, shapes;
+    provider_choice providers;
     uint64_t batch;
     value *inputs;
     size_t n_inputs;
@@ -295,7 +297,8 @@ static status verify_ways(graph_verify *v, const char *path, const char *other, 
     const char *left_out[MOST_PASSES];
     const size_t k = leave_out(NULL, left_out);
     graph_options plain = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
-    graph_options full = {.threads = (size_t)v->common.threads};
+    graph_options full = {
+        .threads = (size_t)v->common.threads, .providers = v->providers.names, .n_providers = v->providers.n};
     TRY(make_inputs(v, path, err));
     v->a.keeps = v->b.keeps = true;
     TRY(trace_run(&v->a, path, &plain, v->inputs, err));
@@ -321,6 +324,7 @@ static int verify_graph(graph_verify *v) {
     status st;
     v->json = json_out_begin(&v->text);
     if (v->common.json) json_out_object(&v->json, NULL);
+    TRY_GOTO(provider_choice_read(&v->providers, &err));
     TRY_GOTO(store_resolve(v->model, &path, &err));
     if (v->against) TRY_GOTO(store_resolve(v->against, &other, &err));
     TRY_GOTO(verify_ways(v, str_cstr(&path), v->against ? str_cstr(&other) : NULL, &err));
@@ -390,6 +394,7 @@ int graph_cmd_verify(int argc, char **argv) {
          .value = "A",
          .help = "absolute difference that is allowed",
          .max = 1e9},
+        PROVIDER_OPTION(&v.providers),
     };
     const arg_command c = {
         .name = "verify",
@@ -412,5 +417,6 @@ int graph_cmd_verify(int argc, char **argv) {
     }
     args_list_free(&v.files);
     args_list_free(&v.shapes);
+    provider_choice_free(&v.providers);
     return code;
 }

@@ -4,6 +4,7 @@
 #include "graph/ops/blocked.h"
 #include "graph/ops/product.h"
 #include "graph/ops/sdpa.h"
+#include "graph/providers/provider.h"
 
 #include <string.h>
 
@@ -77,7 +78,8 @@ size_t cost_packed_bytes(const op_node *n) {
     if (n->def == &op_blocked_affine) {
         return 2 * ((const blocked_affine *)n->state)->blocks * CONV_BLOCK * sizeof(float);
     }
-    return 0;
+    const provider *p = provider_of(n);
+    return p->packed_bytes ? p->packed_bytes(n) : 0;
 }
 
 double cost_operations(const op_node *n, const graph_event *e) {
@@ -97,6 +99,8 @@ double cost_operations(const op_node *n, const graph_event *e) {
     if (out && (n->def == &op_product || n->def == &op_product_int)) {
         return 2.0 * (double)out->count * (double)((const product *)n->state)->k;
     }
+    const provider *p = provider_of(n);
+    if (out && p->operations) return p->operations(n, out);
     if (!a || !b) return 0;
     if (out && n->def == &op_sdpa) {
         const sdpa *st = n->state;

@@ -2,6 +2,7 @@
 #include "graph/bucket.h"
 #include "graph/cost.h"
 #include "graph/passes/passes.h"
+#include "graph/providers/provider.h"
 
 #include "base/mem.h"
 
@@ -166,6 +167,36 @@ graph_summary graph_describe(const graph *g) {
         }
     }
     return sum;
+}
+
+size_t graph_provider_nodes(const graph *g, const char *name) {
+    size_t count = 0;
+    for (size_t i = 0; i < g->program.n_graphs; i++) {
+        const ir_graph *ig = g->program.graphs[i];
+        for (size_t k = 0; k < ig->n_nodes; k++)
+            count +=
+                !exec_step_is_constant(&ig->steps[k]) && strcmp(provider_of(ig->nodes[k])->name, name) == 0;
+    }
+    return count;
+}
+
+uint64_t graph_providers(const graph *g) {
+    size_t n;
+    const provider *list = provider_list(&n);
+    uint64_t set = 0;
+    for (size_t i = 0; i < n; i++) set |= (uint64_t)(graph_provider_nodes(g, list[i].name) > 0) << i;
+    return set;
+}
+
+void graph_provider_names(uint64_t set, str *out) {
+    size_t n;
+    const provider *list = provider_list(&n);
+    const char *before = "";
+    for (size_t i = n; i-- > 0;) { /* cpu, which takes what is left, last */
+        if (!(set >> i & 1) && (i || *before)) continue;
+        str_fmt(out, "%s%s", before, list[i].name);
+        before = ",";
+    }
 }
 
 uint64_t graph_session_peak(const graph_session *s) {

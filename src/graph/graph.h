@@ -9,6 +9,7 @@
 #define GRAPH_GRAPH_H
 
 #include "base/pool.h"
+#include "base/str.h"
 #include "format/onnx.h"
 
 #include <stdatomic.h>
@@ -20,7 +21,9 @@ typedef struct graph_options {
     size_t threads;             /* of each session; 0: physical cores */
     const char *const *no_pass; /* names of passes that are left out; "all": every one */
     size_t n_no_pass;
-    uint64_t max_memory; /* bytes that a run may hold; 0: half of what is free */
+    uint64_t max_memory;          /* bytes that a run may hold; 0: half of what is free */
+    const char *const *providers; /* names, the preferred first; what they leave, and none: cpu */
+    size_t n_providers;
 } graph_options;
 
 MUST_USE status graph_open(graph **out, const char *path, const graph_options *o, error *err);
@@ -45,6 +48,12 @@ typedef struct graph_summary {
     bool activations_known; /* false: some shape depends on an input or on data; counted with 1 */
 } graph_summary;
 graph_summary graph_describe(const graph *g);
+/* Nodes that run which the provider of this name executes. */
+size_t graph_provider_nodes(const graph *g, const char *name);
+/* The providers that execute its nodes, bit by bit, and their names with the preferred first: "onednn,cpu"
+ * (appended; cpu for a graph without nodes). Sets of several graphs are or-ed. */
+uint64_t graph_providers(const graph *g);
+void graph_provider_names(uint64_t set, str *out);
 /* Most bytes that the newest run of a session held beside its inputs. */
 uint64_t graph_session_peak(const graph_session *s);
 

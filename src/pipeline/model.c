@@ -26,7 +26,10 @@ static status open_graph(pipeline *p, const manifest_model *m, pipeline_model *o
     str path = {0};
     uint64_t offset;
     status st = files_locate(p->files, m->file, &path, &offset, err);
-    const graph_options o = {.threads = p->threads, .max_memory = p->max_memory};
+    const graph_options o = {.threads = p->threads,
+                             .max_memory = p->max_memory,
+                             .providers = p->providers,
+                             .n_providers = p->n_providers};
     if (st == CHURON_OK && offset == 0 && files_kind_of(p->files) != FILES_PACK) {
         st = graph_open(&out->graph, str_cstr(&path), &o, err);
     } else if (st == CHURON_OK) {
@@ -69,6 +72,8 @@ status pipeline_models_open(pipeline *p, error *err) {
         error_prefix(err, "model '%s'", p->m.models[i].name);
         return st;
     }
+    p->providers = NULL;
+    p->n_providers = 0;
     return CHURON_OK;
 }
 
@@ -79,6 +84,13 @@ void pipeline_models_close(pipeline *p) {
         lm_bundle_close(p->models[i].lm);
         files_unmap(&p->models[i].view);
     }
+}
+
+void pipeline_provider_names(const pipeline *p, str *out) {
+    uint64_t set = 0;
+    for (size_t i = 0; i < p->m.n_models; i++)
+        if (p->models[i].graph) set |= graph_providers(p->models[i].graph);
+    graph_provider_names(set, out);
 }
 
 graph *pipeline_graph(const pipeline *p, size_t i) {

@@ -59,6 +59,8 @@ static pipeline *create(const pipeline_options *o) {
     if (!p) return NULL;
     atomic_init(&p->references, 1);
     p->threads = o ? o->threads : 0;
+    p->providers = o ? o->providers : NULL;
+    p->n_providers = o ? o->n_providers : 0;
     p->max_memory = o && o->max_memory ? o->max_memory : (uint64_t)4 << 30;
     return p;
 }

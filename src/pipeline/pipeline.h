@@ -14,8 +14,10 @@ typedef struct pipeline_session pipeline_session;
 typedef struct pipeline_sequence pipeline_sequence; /* state that outlives a call (a stream, a chat) */
 
 typedef struct pipeline_options {
-    size_t threads;      /* of each session; 0: physical cores */
-    uint64_t max_memory; /* bytes that a run may hold beside the models; 0: 4 GiB */
+    size_t threads;               /* of each session; 0: physical cores */
+    uint64_t max_memory;          /* bytes that a run may hold beside the models; 0: 4 GiB */
+    const char *const *providers; /* of graphs; see graph_options. Borrowed while it opens */
+    size_t n_providers;
 } pipeline_options;
 
 MUST_USE status pipeline_open(pipeline **out, const char *path, const pipeline_options *o, error *err);
@@ -42,6 +44,8 @@ pipeline_port pipeline_output(const pipeline *p, size_t i);
 
 /* The graph of model i, borrowed; NULL: it is no graph. */
 struct graph *pipeline_graph(const pipeline *p, size_t i);
+/* The providers that execute nodes of its graphs, and cpu: "onednn,cpu". Appended. */
+void pipeline_provider_names(const pipeline *p, str *out);
 size_t pipeline_n_steps(const pipeline *p); /* of the outermost list */
 const char *pipeline_step_label(const pipeline *p, size_t i);
 

@@ -44,6 +44,8 @@ struct pipeline {
     step **all; /* every step, of blocks too: released one by one */
     size_t n_all, cap_all;
     size_t threads;
+    const char *const *providers; /* [n_providers]; while it opens */
+    size_t n_providers;
     uint64_t max_memory;
     bool derived; /* there is no bundle.yaml: made from a bare model file */
 };

@@ -99,7 +99,10 @@ static void write_provenance(const compute *c, const served *v, str *out) {
     json_out_cstr(&j, "digest", v->digest);
     json_out_cstr(&j, "engine", "churon " CHURON_VERSION);
     json_out_cstr(&j, "isa", c->shared.isa);
-    json_out_cstr(&j, "provider", "cpu");
+    str providers = {0};
+    served_providers(v, &providers);
+    json_out_cstr(&j, "provider", str_cstr(&providers));
+    str_free(&providers);
     json_out_null(&j, "seed"); /* nothing is drawn */
     json_out_end_object(&j);
 }

@@ -84,17 +84,27 @@ static status verify(served *v, error *err) {
 
 /* A bare graph goes on as one where no bundle can be made of it. */
 static status open_files(served *v, const char *path, const served_options *o, error *err) {
-    const pipeline_options po = {.threads = o->threads};
+    const pipeline_options po = {
+        .threads = o->threads, .providers = o->providers, .n_providers = o->n_providers};
     const status st = pipeline_open(&v->p, path, &po, err);
     if (st == CHURON_OK) {
         if (pipeline_is_derived(v->p) && pipeline_graph(v->p, 0)) v->g = graph_ref(pipeline_graph(v->p, 0));
         return CHURON_OK;
     }
-    const graph_options go = {.threads = o->threads};
+    const graph_options go = {
+        .threads = o->threads, .providers = o->providers, .n_providers = o->n_providers};
     const size_t n = strlen(path);
     if (st == CHURON_NO_MEMORY || n < 5 || strcmp(path + n - 5, ".onnx") != 0) return st;
     if (err) v->no_pipeline = *err;
     return graph_open(&v->g, path, &go, err);
+}
+
+void served_providers(const served *v, str *out) {
+    if (v->p) {
+        pipeline_provider_names(v->p, out);
+    } else {
+        graph_provider_names(graph_providers(v->g), out);
+    }
 }
 
 static status describe(served *v, const char *path, const served_options *o, error *err) {

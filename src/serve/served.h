@@ -34,12 +34,14 @@ typedef struct served_list {
 } served_list;
 
 typedef struct served_options {
-    const char *name;         /* NULL: the manifest's, or the file's without its ending */
-    const char *version;      /* NULL: the manifest\'s, or "1" */
-    const char *label;        /* NULL: none */
-    const char *stored;       /* name in the store; NULL: it is not from there */
-    size_t threads;           /* of each session; 0: physical cores */
-    const sign_keys *trusted; /* one of these must have signed it; NULL: nobody needs to */
+    const char *name;             /* NULL: the manifest's, or the file's without its ending */
+    const char *version;          /* NULL: the manifest\'s, or "1" */
+    const char *label;            /* NULL: none */
+    const char *stored;           /* name in the store; NULL: it is not from there */
+    size_t threads;               /* of each session; 0: physical cores */
+    const sign_keys *trusted;     /* one of these must have signed it; NULL: nobody needs to */
+    const char *const *providers; /* of graphs; see graph_options */
+    size_t n_providers;
 } served_options;
 
 /* Opens what lies at `path` and verifies it. A version whose golden cases fail is added all the same; what
@@ -47,6 +49,8 @@ typedef struct served_options {
  * borrowed from the list. */
 MUST_USE status served_add(served_list *l, const char *path, const served_options *o, const served **out,
                            error *err);
+/* The providers that execute its graphs' nodes. Appended. */
+void served_providers(const served *v, str *out);
 void served_free(served_list *l);
 
 /* The version that a request means: by number, by label, or (both NULL) the newest that is available. On an

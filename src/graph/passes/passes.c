@@ -1,5 +1,6 @@
 /* passes.c: the list of passes and its walk. */
 #include "graph/passes/passes.h"
+#include "graph/providers/provider.h"
 
 #include <string.h>
 
@@ -70,12 +71,15 @@ static status check_names(const graph_options *o, error *err) {
 
 status passes_run(ir_program *p, const graph_options *o, error *err) {
     TRY(check_names(o, err));
+    TRY(providers_check(o, err));
     exec x;
     TRY(exec_init(&x, NULL, 1, 0, err));
     rewriter w = {.program = p, .x = &x};
     status st = CHURON_OK;
     for (size_t i = 0; i < N_PASSES && st == CHURON_OK; i++) {
-        if (!left_out(o, passes[i].name)) st = passes[i].run(&w, err);
+        /* What follows chooses layouts for our own kernels. */
+        if (passes[i].run == pass_winograd) st = providers_claim(&w, o, err);
+        if (st == CHURON_OK && !left_out(o, passes[i].name)) st = passes[i].run(&w, err);
     }
     exec_free(&x, NULL);
     return st;
