@@ -200,6 +200,55 @@ def test_minilm(churon, bundle, tmp_path):
         np.testing.assert_allclose(g["embedding"], made.answer(provider, text)["embedding"], rtol=0, atol=2e-6, err_msg=text[:60])
 
 
+def test_silero_vad(churon, bundle, tmp_path):
+    folder, made = bundle("silero-vad"), oracle("silero-vad", "silero-vad==6.2.3")
+    module, model = made.vad.load()
+    signals = [made.vad.speechlike(seconds, spans, seed) for seed, (seconds, spans) in enumerate(
+        [(6, [(0.5, 0.8), (1.0, 2.2), (2.25, 3.1), (4, 5.5)]), (3, [(0, 3)]), (2, [(1.95, 2)]), (0.032, []), (0.0321, []), (4, [(0.2, 0.3), (1, 1.2), (3.2, 4)])])]
+    given, found = [], 0
+    for i, signal in enumerate(signals):
+        path = tmp_path / f"{i}.wav"
+        made.save(path, signal)
+        given.append({"audio": content(path.read_bytes())})
+    for i, g in enumerate(answers(churon, folder, given, tmp_path)):
+        read, _ = made.soundfile.read(tmp_path / f"{i}.wav", dtype="float32")
+        want = made.answer(module, model, read)
+        np.testing.assert_allclose(g["probabilities"], want["probabilities"], rtol=0, atol=1e-4)
+        assert g["speech"] == want["speech"]
+        found += len(g["speech"])
+    assert found > 4
+
+
+def test_silero_vad_stream(churon, bundle, tmp_path):
+    folder, made = bundle("silero-vad-stream"), oracle("silero-vad-stream", "silero-vad==6.2.3")
+    _, model = made.vad.load()
+    sequence = made.chunks(seed=8, seconds=3)
+    lines = run(churon, folder, [{"chunk": made.plain(c)} for c in sequence], tmp_path, "--sequence")
+    want = made.answers(model, sequence)
+    for line, w in zip(lines, want, strict=True):
+        g = json.loads(line)
+        assert abs(g["probability"] - w["probability"]) < 1e-4 and g["speaks"] == (g["probability"] >= 0.5)
+    assert {w["speaks"] for w in want} == {True, False}
+
+
+def test_basic_pitch(churon, bundle, tmp_path):
+    folder, made = bundle("basic-pitch"), oracle("basic-pitch", "basic-pitch==0.4.0")
+    m, paths = made.model(), []
+    for i, (notes, seconds, rate) in enumerate([([(0.1, 50), (2.0, 81), (3.5, 40)], 4.2, 22050), ([(0, 76)], 1.64, 22050), ([(0.2, 60), (0.9, 72)], 1.5, 44100)]):
+        paths.append((tmp_path / f"{i}.wav", rate))
+        made.save(paths[-1][0], made.tune(notes, seconds, rate), rate, 2)
+    got = answers(churon, folder, [{"audio": content(p.read_bytes())} for p, _ in paths], tmp_path)
+    for (path, rate), g in zip(paths, got):
+        want = made.answer(m, path)
+        for key in ("notes", "onsets"):  # librosa resamples by another filter
+            assert np.shape(g[key]) == want[key].shape
+            np.testing.assert_allclose(g[key], want[key], rtol=0, atol=1.5e-4 if rate == 22050 else 0.03)
+        assert np.max(g["notes"]) > 0.5
+
+
+# RapidOCR needs a dozen packages beside: its answers stand in the golden cases.
+
+
 @pytest.fixture(scope="module")
 def trained():
     made = oracle("churn")
@@ -291,6 +340,14 @@ BROKEN = [
     ("churn", "the order of steps", "bundle.yaml", swapped("- log1p", "- robust"), "robust usage"),
     ("churn", "the labels", "bundle.yaml", other("[stays, leaves]", "[leaves, stays]"), "label label"),
     ("churn", "the threshold", "bundle.yaml", other("at: 0.35", "at: 0.1"), "threshold label"),
+    ("silero-vad", "the last window", "bundle.yaml", other("last: pad", "last: drop"), "windows windows"),
+    ("silero-vad", "the threshold", "bundle.yaml", other("threshold: 0.5", "threshold: 0.95"), "timestamps speech"),
+    ("silero-vad-stream", "the order of samples", "bundle.yaml", other("[before, chunk]", "[chunk, before]"), "concat joined"),
+    ("basic-pitch", "the lead", "bundle.yaml", other("lead: 3840", "lead: 3841"), "windows windows"),
+    ("basic-pitch", "the overlap", "bundle.yaml", other("field: notes, trim: 15", "field: notes, trim: 14"), "stitch notes"),
+    ("rapidocr", "the resize rule", "bundle.yaml", other("multiple: 32, rule: opencv", "multiple: 32, rule: pillow"), "resize page"),
+    ("rapidocr", "how boxes grow", "bundle.yaml", other("unclip_ratio: 1.6", "unclip_ratio: 2"), "sort_boxes found"),
+    ("rapidocr", "a character", "labels.txt", lambda text: text.replace("\nW\n", "\nV\n"), "for_each all_texts"),
     ("smollm2", "the message of the system", "bundle.yaml", other("one short sentence", "French, in verse"), "generate answer"),
 ]
 

@@ -1,4 +1,4 @@
-"""Makes golden.jsonl and inputs/ with the package rapidocr itself, which draws its lines together in batches of 1.
+"""Makes golden.jsonl and inputs/ with the package rapidocr itself, which is told to read line by line.
 
     pip install rapidocr==3.10.0 onnxruntime
     python make_golden.py
@@ -41,13 +41,14 @@ def png(image):
 
 PAGES = {
     "page.png": page([(30, 30, 34, "The quick brown fox jumps"), (30, 100, 26, "over the lazy dog. 0123456789"), (40, 170, 22, "Total: $1,234.56 (incl. tax)"),
-                      (300, 170, 22, "2026-11-30"), (30, 250, 30, "Invoice No. A-7781"), (30, 330, 18, "small print in the last line")]),
+                      (470, 170, 22, "2026-11-30"), (30, 250, 30, "Invoice No. A-7781"), (30, 330, 18, "small print in the last line")]),
     "turned.png": page([(60, 40, 34, "This line is upright"), (60, 130, 34, "This one is turned over"), (60, 220, 34, "Upright once more")], turned=(1,)),
     "dark.png": page([(50, 60, 40, "White on black"), (50, 180, 28, "second line, smaller")], size=(500, 300), ink=240, paper=15),
     "blank.png": page([], size=(320, 240)),
     "narrow.png": page([(20, 20, 24, "Left"), (20, 80, 24, "column"), (20, 140, 24, "of words")], size=(200, 700)),
 }
 TRACED = ("page.png",)
+SURE = "dark.png"
 
 
 def library():
@@ -76,6 +77,9 @@ def main():
         cases.append({"name": name, "in": {"image": {"file": f"inputs/{name}"}}, "out": answer(ocr, data)})
         if name in TRACED:
             cases[-1]["trace"] = trace(ocr, data)
+        if name == SURE:
+            out = cases[-1]["out"]
+            cases[-1]["trace"] = {"for_each all_texts": {"all_texts": out["texts"], "all_scores": out["scores"]}}
     golden.write(HERE, cases)
 
 

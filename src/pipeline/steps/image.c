@@ -71,21 +71,21 @@ const step_kind step_decode_image = {
 /* ---- resize ----------------------------------------------------------------------------------------- */
 
 enum { RES_FIELD, RES_HEIGHT, RES_WIDTH, RES_FIT, RES_RULE, RES_FILTER, RES_MULTIPLE, RES_INTO };
-enum { FIT_EXACT, FIT_SHORTER, FIT_LONGER, FIT_INSIDE, FIT_COVER, FIT_AT_LEAST, FIT_AT_MOST, FIT_HEIGHT };
+enum { FIT_EXACT, FIT_SHORTER, FIT_LONGER, FIT_INSIDE, FIT_COVER, FIT_AT_LEAST, FIT_AT_MOST, FIT_HEIGHT, FIT_HEIGHT_DOWN };
 
 static const key_spec RESIZE_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "An image"},
     {"height", KEY_INT, .required = true, .least = 1, .most = 65536,
      .doc = "Height, or the size that fit speaks of"},
     {"width", KEY_INT, .least = 1, .most = 65536,
-     .doc = "Width; with fit height: the most that it may become"},
+     .doc = "Width; with fit height or height_down: the most that it may become"},
     {"fit", KEY_CHOICE, .fallback = "exact",
-     .choices = "exact|shorter|longer|inside|cover|at_least|at_most|height",
+     .choices = "exact|shorter|longer|inside|cover|at_least|at_most|height|height_down",
      .doc = "exact: height x width; shorter, longer: that side becomes height (torchvision); inside, cover: "
             "the largest size of "
             "the same shape inside, the smallest that covers height x width; at_least: only if the shorter "
             "side is below height; "
-            "at_most: only if the longer side is above it; height: width as the shape asks, rounded up"},
+            "at_most: only if the longer side is above it; height, height_down: width as the shape asks, rounded up, down"},
     {"rule", KEY_CHOICE, .fallback = "pillow", .choices = "pillow|opencv|torchvision|pillow_12",
      .doc = "Whose arithmetic: the same filter gives other pixels in each library. pillow is that of Pillow "
             "13, pillow_12 that of the releases before"},
@@ -95,6 +95,10 @@ static const key_spec RESIZE_KEYS[] = {
      .doc = "Each side is brought to the nearest multiple of this (half to even), at least one"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
     {NULL}};
+
+static bool fits_height(int fit) {
+    return fit == FIT_HEIGHT || fit == FIT_HEIGHT_DOWN;
+}
 
 typedef struct resize_state {
     int fit;
@@ -117,7 +121,7 @@ static status check_resize(step_build *b, error *err) {
     const bool both = o->fit == FIT_EXACT || o->fit == FIT_INSIDE || o->fit == FIT_COVER;
     if (both && !v[RES_WIDTH].given)
         return step_fault(b, NULL, err, "expected the key 'width' with this fit, got none");
-    if (!both && o->fit != FIT_HEIGHT && v[RES_WIDTH].given)
+    if (!both && !fits_height(o->fit) && v[RES_WIDTH].given)
         return step_fault(b, "width", err,
                           "expected no width with this fit (height is the size that it speaks of), got one");
     if (!resize_supports(o->rule, o->filter))
@@ -126,7 +130,7 @@ static status check_resize(step_build *b, error *err) {
                           v[RES_FILTER].text ? v[RES_FILTER].text : "bilinear");
     const bool fixed = o->fit == FIT_EXACT && o->multiple == 1;
     const cell_type out = image_type_sized(
-        v[RES_FIELD].type, fixed || (o->fit == FIT_HEIGHT && o->multiple == 1) ? (int64_t)o->height : -1,
+        v[RES_FIELD].type, fixed || (fits_height(o->fit) && o->multiple == 1) ? (int64_t)o->height : -1,
         fixed ? (int64_t)o->width : -1);
     b->s->in = v[RES_FIELD].slot;
     return step_output(b, RES_INTO, RES_FIELD, &out, err);
@@ -149,10 +153,13 @@ static void target_size(const resize_state *o, size_t h, size_t w, size_t *heigh
         if (longer > o->height) scale_by(h, w, (double)o->height / (double)longer, height, width);
         break;
     case FIT_HEIGHT:
+    case FIT_HEIGHT_DOWN: {
+        const double asked = (double)o->height * ((double)w / (double)h);
         *height = o->height;
-        *width = (size_t)fmax(1, ceil((double)o->height * ((double)w / (double)h)));
+        *width = (size_t)fmax(1, o->fit == FIT_HEIGHT ? ceil(asked) : floor(asked));
         if (o->width && *width > o->width) *width = o->width;
         break;
+    }
     default: resize_fit_size((resize_fit)o->fit, h, w, o->height, o->width, height, width);
     }
     if (o->multiple > 1) {
