@@ -322,7 +322,7 @@ static int print_text(comparison *c) {
 
 static status prepare(comparison *c, error *err) {
     bundle_against *a = c->a;
-    TRY(bundle_open(&c->before, a->other, a->common.threads, err));
+    TRY(bundle_open(&c->before, a->other, a->common.threads, NULL, err));
     c->records = (bundle_records){.p = a->p, .input = a->data};
     TRY(bundle_records_read(&c->records, err));
     c->n_outputs = pipeline_n_outputs(a->p);

@@ -115,7 +115,7 @@ static int bench_bundle(bundle_bench *b, const char *model, const uint64_t *batc
     pipeline *p = NULL;
     pipeline_session *s = NULL;
     bench_row *rows = mem_calloc(n, sizeof *rows);
-    status st = rows ? bundle_open(&p, model, b->common.threads, &err)
+    status st = rows ? bundle_open(&p, model, b->common.threads, NULL, &err)
                      : error_no_memory(&err, "rows", n * sizeof *rows);
     if (st == CHURON_OK) st = pipeline_session_create(&s, p, &err);
     b->records.p = p;

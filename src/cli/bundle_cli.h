@@ -4,11 +4,14 @@
 #define CLI_BUNDLE_CLI_H
 
 #include "cli/cli.h"
+#include "cli/graph_providers.h"
 #include "pipeline/pipeline.h"
 
 /* Resolves MODEL and opens it. */
 MUST_USE status bundle_resolve(const char *model, str *path, error *err); /* appends where it is */
-MUST_USE status bundle_open(pipeline **out, const char *model, uint64_t threads, error *err);
+/* providers: NULL: cpu. */
+MUST_USE status bundle_open(pipeline **out, const char *model, uint64_t threads, provider_choice *providers,
+                            error *err);
 /* The provenance object of an answer. */
 void bundle_provenance(json_out *j, const pipeline *p, uint64_t threads);
 

@@ -28,11 +28,17 @@ status bundle_resolve(const char *model, str *path, error *err) {
     return CHURON_OK;
 }
 
-status bundle_open(pipeline **out, const char *model, uint64_t threads, error *err) {
+status bundle_open(pipeline **out, const char *model, uint64_t threads, provider_choice *providers,
+                   error *err) {
     str path = {0};
     *out = NULL;
-    status st = bundle_resolve(model, &path, err);
-    const pipeline_options o = {.threads = (size_t)threads};
+    status st = providers ? provider_choice_read(providers, err) : CHURON_OK;
+    if (st == CHURON_OK) st = bundle_resolve(model, &path, err);
+    pipeline_options o = {.threads = (size_t)threads};
+    if (providers) {
+        o.providers = providers->names;
+        o.n_providers = providers->n;
+    }
     if (st == CHURON_OK) st = pipeline_open(out, str_cstr(&path), &o, err);
     str_free(&path);
     return st;

@@ -14,6 +14,7 @@ typedef struct bundle_run {
     const char *model;
     bundle_records records;
     bool want_trace, sequence;
+    provider_choice providers;
     pipeline *p;
     pipeline_session *session;
     pipeline_sequence *state;
@@ -98,7 +99,7 @@ static int run_bundle(bundle_run *r) {
     const double started = clock_seconds();
     bool usage = false;
     int code = EXIT_NO;
-    status st = bundle_open(&r->p, r->model, r->common.threads, &err);
+    status st = bundle_open(&r->p, r->model, r->common.threads, &r->providers, &err);
     if (st == CHURON_OK) st = pipeline_session_create(&r->session, r->p, &err);
     r->load_s = clock_seconds() - started;
     if (st == CHURON_OK) {
@@ -150,6 +151,7 @@ int bundle_cmd_run(int argc, char **argv) {
          .kind = ARG_FLAG,
          .target = &r.sequence,
          .help = "the records are one sequence: its state goes from each to the next"},
+        PROVIDER_OPTION(&r.providers),
     };
     const arg_command c = {.name = "run",
                            .synopsis = "BUNDLE [PROMPT] [--record JSON | -i FILE]",
@@ -168,5 +170,7 @@ int bundle_cmd_run(int argc, char **argv) {
     r.records.prompt = n_args > 1 ? argv[1] : NULL;
     if ((r.records.record != NULL) + (r.records.input != NULL) + (r.records.prompt != NULL) > 1)
         return args_wrong(&c, "--record", "--record, -i or PROMPT, one of them", "several");
-    return run_bundle(&r);
+    const int code = run_bundle(&r);
+    provider_choice_free(&r.providers);
+    return code;
 }

@@ -97,7 +97,7 @@ int bundle_cmd_verify(int argc, char **argv) {
     } else if (outcome == ARGS_RUN) {
         error err = {0};
         pipeline *p = NULL;
-        if (bundle_open(&p, argv[0], v.common.threads, &err) != CHURON_OK) {
+        if (bundle_open(&p, argv[0], v.common.threads, NULL, &err) != CHURON_OK) {
             code = cli_refuse("verify", &err);
         } else if (a.other) {
             a.common = v.common;

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "graph/providers/onednn_call.h"
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -174,25 +175,43 @@ static status plan_fill(const onednn_product *o, const onednn_call *c, const_dnn
     return take_weights(o, p, attr, err);
 }
 
+/* What is said of the product beside its operands; of reorders only where scratch comes from. */
+static status say(dnnl_primitive_attr_t *attr, const onednn_product *o, error *err) {
+    dnnl_post_ops_t ops = NULL;
+    TRY(onednn_check(dnnl_primitive_attr_create(attr), "attributes", err));
+    /* Scratch is the run's: a primitive is used by any number of sessions at once. */
+    TRY(onednn_check(dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user), "attributes",
+                     err));
+    if (!o || (isinf(o->low) && isinf(o->high))) return CHURON_OK;
+    const bool relu = o->low == 0.0f && isinf(o->high);
+    status st = onednn_check(dnnl_post_ops_create(&ops), "attributes", err);
+    if (st == CHURON_OK)
+        st =
+            onednn_check(dnnl_post_ops_append_eltwise(ops, 1.0f, relu ? dnnl_eltwise_relu : dnnl_eltwise_clip,
+                                                      relu ? 0.0f : o->low, relu ? 0.0f : o->high),
+                         "attributes", err);
+    if (st == CHURON_OK) st = onednn_check(dnnl_primitive_attr_set_post_ops(*attr, ops), "attributes", err);
+    if (ops) (void)dnnl_post_ops_destroy(ops);
+    return st;
+}
+
 static status plan_make(const onednn_product *o, const onednn_call *c, onednn_plan **out, error *err) {
-    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_attr_t attr = NULL, plain = NULL;
     dnnl_primitive_desc_t d = NULL;
     onednn_plan *p = mem_calloc(1, sizeof *p);
     *out = NULL;
     if (!p) return ir_no_memory(err);
     memcpy(p->key, c->key, sizeof p->key);
     p->threads = c->threads;
-    status st = onednn_check(dnnl_primitive_attr_create(&attr), "attributes", err);
-    /* Scratch is the run's: a primitive is used by any number of sessions at once. */
-    if (st == CHURON_OK)
-        st = onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user),
-                          "attributes", err);
+    status st = say(&attr, o, err);
+    if (st == CHURON_OK) st = say(&plain, NULL, err);
     if (st == CHURON_OK)
         st = onednn_check(dnnl_primitive_desc_create(&d, &c->operation, attr, o->engine, NULL), "product",
                           err);
-    if (st == CHURON_OK) st = plan_fill(o, c, d, attr, p, err);
+    if (st == CHURON_OK) st = plan_fill(o, c, d, plain, p, err);
     if (d) (void)dnnl_primitive_desc_destroy(d);
     if (attr) (void)dnnl_primitive_attr_destroy(attr);
+    if (plain) (void)dnnl_primitive_attr_destroy(plain);
     if (st != CHURON_OK) {
         plan_free(p);
         return st;
@@ -267,6 +286,8 @@ status onednn_execute(op_run *r, onednn_product *o, const onednn_call *c, const 
 
 status onednn_product_begin(onednn_product *o, const float *bias, size_t n, bool row, error *err) {
     const int64_t dims[] = {1, (int64_t)n};
+    o->low = -INFINITY;
+    o->high = INFINITY;
     if (pthread_mutex_init(&o->lock, NULL) != 0) return ir_no_memory(err);
     o->has_lock = true;
     TRY(onednn_check(dnnl_engine_create(&o->engine, dnnl_cpu, 0), "engine", err));
@@ -284,6 +305,17 @@ void onednn_product_end(onednn_product *o) {
     if (o->has_lock) pthread_mutex_destroy(&o->lock);
     mem_free(o->scaled);
     mem_free(o->bias);
+}
+
+ir_value *onednn_take_limits(rewriter *w, const op_node *n, onednn_product *p) {
+    ir_value *y = n->outputs[0];
+    op_node *next = rewrite_only_reader(w, y);
+    node_function f;
+    if (!next || next->inputs[0] != y || !node_reads_function(next, &f) || !f.limits) return y;
+    p->low = f.low;
+    p->high = f.high;
+    rewrite_remove(w, next);
+    return next->outputs[0];
 }
 
 size_t onednn_packed_bytes(const op_node *n) {

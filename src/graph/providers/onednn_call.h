@@ -39,6 +39,7 @@ typedef struct onednn_product {
     const float *weights; /* as weights_dense says; the graph's constant, or `scaled` */
     float *scaled, *bias; /* the product's own; NULL: none */
     double operations;    /* multiplications and additions of one element of the result */
+    float low, high;      /* limits of the result; infinite: none */
     pthread_mutex_t lock;
     bool has_lock;
     onednn_plan *plans[ONEDNN_PLANS];
@@ -61,6 +62,10 @@ MUST_USE status onednn_prepare(onednn_product *p, const onednn_call *c, error *e
 /* y = x * weights + bias. */
 MUST_USE status onednn_execute(op_run *r, onednn_product *p, const onednn_call *c, const float *x, float *y,
                                error *err);
+
+/* Where limits (Relu, Clip) alone read what n makes, they become the product's: gives their output and
+ * removes them. Else n's output. */
+ir_value *onednn_take_limits(rewriter *w, const op_node *n, onednn_product *p);
 
 /* One operator each: claim it, or leave the node alone. */
 MUST_USE status onednn_claim_conv(rewriter *w, op_node *n, size_t threads, error *err);

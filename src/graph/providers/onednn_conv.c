@@ -122,6 +122,7 @@ status onednn_claim_conv(rewriter *w, op_node *n, size_t threads, error *err) {
     state *st = mem_calloc(1, sizeof *st);
     if (!st) return ir_no_memory(err);
     status made = fill(st, n, err);
+    ir_value *out = made == CHURON_OK ? onednn_take_limits(w, n, &st->product) : NULL;
     const ir_value *x = n->inputs[0], *y = n->outputs[0];
     if (made == CHURON_OK && value_known_shape(x) && value_known_shape(y) && x->dims[0] > 0) {
         onednn_call c;
@@ -132,7 +133,7 @@ status onednn_claim_conv(rewriter *w, op_node *n, size_t threads, error *err) {
         state_free(st);
         return made;
     }
-    TRY(rewrite_insert(w, n, &op_onednn_conv, n->name, n->inputs, 1, n->outputs, 1, st, NULL, err));
+    TRY(rewrite_insert(w, n, &op_onednn_conv, n->name, n->inputs, 1, &out, 1, st, NULL, err));
     rewrite_remove(w, n);
     return CHURON_OK;
 }

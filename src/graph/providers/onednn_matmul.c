@@ -135,6 +135,7 @@ status onednn_claim_matmul(rewriter *w, op_node *n, size_t threads, error *err) 
     state *st = mem_calloc(1, sizeof *st);
     status made = st && !no_memory ? fill(st, n, bias, err) : ir_no_memory(err);
     mem_free(bias);
+    ir_value *out = made == CHURON_OK ? onednn_take_limits(w, n, &st->product) : NULL;
     const int64_t rows = known_rows(n->outputs[0]);
     if (made == CHURON_OK && rows > 0) {
         onednn_call c;
@@ -145,7 +146,7 @@ status onednn_claim_matmul(rewriter *w, op_node *n, size_t threads, error *err) 
         state_free(st);
         return made;
     }
-    TRY(rewrite_insert(w, n, &op_onednn_matmul, n->name, n->inputs, 1, n->outputs, 1, st, NULL, err));
+    TRY(rewrite_insert(w, n, &op_onednn_matmul, n->name, n->inputs, 1, &out, 1, st, NULL, err));
     rewrite_remove(w, n);
     return CHURON_OK;
 }
