@@ -68,6 +68,8 @@ def test_decode(run, color):
     ({"height": 65, "fit": "at_most"}, (45, 65)),
     ({"height": 48, "fit": "height"}, (48, 70)),
     ({"height": 48, "width": 64, "fit": "height"}, (48, 64)),
+    ({"height": 48, "fit": "height_down"}, (48, 69)),
+    ({"height": 48, "width": 64, "fit": "height_down"}, (48, 64)),
     ({"height": 90, "width": 130, "multiple": 32}, (96, 128)),
 ])
 def test_resize_sizes(run, keys, size):

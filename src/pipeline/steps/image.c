@@ -71,7 +71,17 @@ const step_kind step_decode_image = {
 /* ---- resize ----------------------------------------------------------------------------------------- */
 
 enum { RES_FIELD, RES_HEIGHT, RES_WIDTH, RES_FIT, RES_RULE, RES_FILTER, RES_MULTIPLE, RES_INTO };
-enum { FIT_EXACT, FIT_SHORTER, FIT_LONGER, FIT_INSIDE, FIT_COVER, FIT_AT_LEAST, FIT_AT_MOST, FIT_HEIGHT, FIT_HEIGHT_DOWN };
+enum {
+    FIT_EXACT,
+    FIT_SHORTER,
+    FIT_LONGER,
+    FIT_INSIDE,
+    FIT_COVER,
+    FIT_AT_LEAST,
+    FIT_AT_MOST,
+    FIT_HEIGHT,
+    FIT_HEIGHT_DOWN
+};
 
 static const key_spec RESIZE_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "An image"},
@@ -85,7 +95,8 @@ static const key_spec RESIZE_KEYS[] = {
             "the largest size of "
             "the same shape inside, the smallest that covers height x width; at_least: only if the shorter "
             "side is below height; "
-            "at_most: only if the longer side is above it; height, height_down: width as the shape asks, rounded up, down"},
+            "at_most: only if the longer side is above it; height, height_down: width as the shape asks, "
+            "rounded up, down"},
     {"rule", KEY_CHOICE, .fallback = "pillow", .choices = "pillow|opencv|torchvision|pillow_12",
      .doc = "Whose arithmetic: the same filter gives other pixels in each library. pillow is that of Pillow "
             "13, pillow_12 that of the releases before"},
