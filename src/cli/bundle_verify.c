@@ -58,7 +58,9 @@ static int verify_golden(bundle_verify *v, pipeline *p) {
 int bundle_cmd_verify(int argc, char **argv) {
     bundle_verify v = {0};
     bundle_against a = {0};
+    provider_choice providers = {0};
     const arg_option options[] = {
+        PROVIDER_OPTION(&providers),
         {.name = "against",
          .kind = ARG_STRING,
          .target = &a.other,
@@ -97,7 +99,7 @@ int bundle_cmd_verify(int argc, char **argv) {
     } else if (outcome == ARGS_RUN) {
         error err = {0};
         pipeline *p = NULL;
-        if (bundle_open(&p, argv[0], v.common.threads, NULL, &err) != CHURON_OK) {
+        if (bundle_open(&p, argv[0], v.common.threads, &providers, &err) != CHURON_OK) {
             code = cli_refuse("verify", &err);
         } else if (a.other) {
             a.common = v.common;
@@ -109,6 +111,7 @@ int bundle_cmd_verify(int argc, char **argv) {
         pipeline_close(p);
     }
     args_list_free(&a.slices);
+    provider_choice_free(&providers);
     str_free(&v.text);
     return code;
 }

@@ -227,6 +227,10 @@ def test_bundle_says_who(churon, onednn, tmp_path):
     for provider in ("onednn", "cpu"):
         answer = ask(churon, "run", tmp_path, "--record", '{"x": [1, 2, 3]}', "--provider", provider)
         assert answer["provenance"]["provider"] == provider
+    with open(tmp_path / "bundle.yaml", "a") as manifest:
+        manifest.write("golden: golden.jsonl\ntolerance: {y: {abs: 1.0e-4}}\n")
+    (tmp_path / "golden.jsonl").write_text('{"name": "a", "in": {"x": [1, 2, 3]}, "out": ' + json.dumps(answer["outputs"]) + "}\n")
+    assert run(churon, "verify", tmp_path, "--provider", "onednn").returncode == 0
     assert "got 'cuda'" in run(churon, "run", tmp_path, "--record", '{"x": [1, 2, 3]}', "--provider", "cuda").stderr
 
 
@@ -241,6 +245,44 @@ def test_server_says_who(churon, onednn, tmp_path):
         with urllib.request.urlopen(request, timeout=30) as answer:
             text = answer.read().decode()
     assert '"provider":"onednn"' in text.replace(" ", "").replace("\\", "")
+
+
+def infer(server, x):
+    import urllib.request
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": x.shape, "data": x.ravel().tolist()}]}
+    request = urllib.request.Request(f"{server.url}/v2/models/{server.model}/infer", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        out = json.load(answer)["outputs"][0]
+    return np.array(out["data"], np.float32).reshape(out["shape"])
+
+
+def test_many_at_once(churon, onednn, tmp_path):
+    """Workers meet in the plans of one model: shapes that are new to all of them, more than are kept."""
+    from concurrent.futures import ThreadPoolExecutor
+    from serve_helper import Server
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
+    model = save(tmp_path / "m.onnx", nodes, {"w": random(24, 5, 3, 3)}, ["N", 5, None, None])
+    inputs = [random(1 + i % 3, 5, 4 + i % 25, 6) for i in range(120)]
+    with Server(churon, str(model), "--workers", "4", "--threads", "1") as s:
+        want = [infer(s, x) for x in inputs]
+    with Server(churon, str(model), "--workers", "4", "--threads", "1", "--provider", "onednn") as s, ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda x: infer(s, x), inputs))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_are_the_sessions(churon, onednn, tmp_path, threads):
+    """OpenMP starts as many workers beside the one that computes as --threads says, and no more."""
+    from serve_helper import Server
+    model = save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"])], {"w": random(64, 32, 3, 3)}, ["N", 32, 40, 40])
+    count = {}
+    for provider in ("cpu", "onednn"):
+        with Server(churon, str(model), "--threads", str(threads), "--provider", provider) as s:
+            infer(s, random(1, 32, 40, 40))
+            count[provider] = len(os.listdir(f"/proc/{s.process.pid}/task"))
+    assert count["onednn"] - count["cpu"] == threads - 1
 
 
 REAL = ["rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", "rapidocr/models/PP-OCRv6_det_small.onnx",
