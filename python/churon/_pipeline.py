@@ -246,11 +246,20 @@ def _fill_column(f: Field, array: np.ndarray, values: np.ndarray, keep: list) ->
     elif f.kind == L.FLAG and flat.dtype == bool:
         values["word"] = flat
     elif f.kind == L.INT and flat.dtype.kind in "iu":
+        if flat.dtype.kind == "u" and f.dtype.kind == "i" and flat.size and flat.max() > np.uint64(2**63 - 1):
+            raise InvalidError(f"field {f.name}: expected {f.type}, got {flat.max()}")
         values["word"] = flat.astype(np.int64 if flat.dtype.kind == "i" else np.uint64).view(np.uint64)
     elif f.kind == L.FLOAT and flat.dtype.kind == "f":
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
             values["word"] = flat.astype(f.dtype).astype(np.float64).view(np.uint64)
     elif f.kind in (L.DATE, L.TIME) and flat.dtype.kind == "M":
+        unit = "M8[D]" if f.kind == L.DATE else "M8[us]"
+        if np.isnat(flat).any():
+            raise InvalidError(f"field {f.name}: expected {f.type}, got NaT")
+        if (flat.astype(unit).astype(flat.dtype) != flat).any():
+            raise InvalidError(f"field {f.name}: expected {f.type}, got a time that it cannot hold exactly")
+        if flat.size and not (np.datetime64("0001-01-01") <= flat.min() and flat.max() < np.datetime64("10000-01-01")):
+            raise InvalidError(f"field {f.name}: expected {f.type} in the years 1 to 9999, got {flat.min()} to {flat.max()}")
         values["word"] = flat.astype("M8[D]" if f.kind == L.DATE else "M8[us]").astype(np.int64).view(np.uint64)
     elif f.kind in (L.TEXT_KIND, L.BYTES, L.IMAGE, L.AUDIO) and flat.dtype.kind in "OUS":
         elements, bytes_ = L.text_elements(flat)

@@ -63,6 +63,7 @@ status churon_pipeline_open(churon_pipeline **out, const char *model, uint32_t t
     const pipeline_options o = {.threads = threads};
     TRY_GOTO(store_resolve(model, &path, err));
     TRY_GOTO(pipeline_open(&c->p, str_cstr(&path), &o, err));
+    TRY_GOTO(store_check(str_cstr(&path), pipeline_digest(c->p), err));
     TRY_GOTO(write_types(c, err));
     *out = c;
     c = NULL;

@@ -175,6 +175,10 @@ status yaml_parse(yaml_node *out, arena *memory, const char *name, const char *b
         return error_set(err, CHURON_LIMIT, "%s: expected at most %d bytes, got %zu", name, YAML_MAX_BYTES,
                          n);
     }
+    if (n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark, as some editors write it */
+        bytes += 3;
+        n -= 3;
+    }
     const size_t bad = utf8_validate(bytes, n);
     if (bad < n) return error_set(err, CHURON_CORRUPT, "%s: byte %zu: expected UTF-8", name, bad);
     reader r = {.memory = memory, .name = name, .err = err};

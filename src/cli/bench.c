@@ -559,7 +559,7 @@ int cmd_bench(int argc, char **argv) {
             "pp512: a prompt of 512 tokens; tg128: 128 tokens generated; tg128@4096: after 4,096\n"
             "tokens; tg128x16: 16 sequences together. Figures are tokens per second.\n"
             "A graph (MODEL.onnx) takes --shape NAME=1x3x224x224, --batch N, --input NAME=FILE.npy and\n"
-            "--reps N instead.",
+            "--reps N and --provider NAMES instead, a bundle --record JSON or -i FILE.",
         .example = "churon bench model.gguf --parallel 1,4,16\n"
                    "churon bench model.gguf --threads 1 --vs \"llama-bench -fa 0\"",
         .options = options,

@@ -40,6 +40,11 @@ status bundle_open(pipeline **out, const char *model, uint64_t threads, provider
         o.n_providers = providers->n;
     }
     if (st == CHURON_OK) st = pipeline_open(out, str_cstr(&path), &o, err);
+    if (st == CHURON_OK) st = store_check(str_cstr(&path), pipeline_digest(*out), err);
+    if (st != CHURON_OK) {
+        pipeline_close(*out);
+        *out = NULL;
+    }
     str_free(&path);
     return st;
 }

@@ -32,6 +32,10 @@ static status add_record(bundle_records *r, json_t *record, error *err) {
 static status add_json(bundle_records *r, const char *text, size_t n, const char *what, bool lists,
                        error *err) {
     json_error_t e;
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark */
+        text += 3;
+        n -= 3;
+    }
     json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     if (!json) return error_set(err, CHURON_INVALID, "%s: line %d: expected JSON: %s", what, e.line, e.text);
     if (!lists || !json_is_array(json)) return add_record(r, json, err);

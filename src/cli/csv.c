@@ -25,16 +25,18 @@ static status add_cell(csv *c, char *cell, error *err) {
     return CHURON_OK;
 }
 
-/* Reads one cell at *p, which ends at ',', a line end or the end; returns what ended it. */
-static char read_cell(char **p, char **cell) {
+/* Reads one cell at *p, which ends at ',', a line end or the end; returns what ended it. *good is false where
+ * a quote is not closed, or text follows one that is. */
+static char read_cell(char **p, char **cell, bool *good) {
     char *to = *p, *from = *p;
     *cell = to;
-    bool quoted = *from == '"';
+    bool quoted = *from == '"', closed = false;
     if (quoted) from++;
     while (*from) {
         if (quoted && *from == '"') {
             if (from[1] != '"') {
                 quoted = false;
+                closed = true;
                 from++;
                 continue;
             }
@@ -42,8 +44,10 @@ static char read_cell(char **p, char **cell) {
         } else if (!quoted && (*from == ',' || *from == '\n' || *from == '\r')) {
             break;
         }
+        if (closed) *good = false;
         *to++ = *from++;
     }
+    if (quoted) *good = false;
     char end = *from;
     if (end == '\r' && from[1] == '\n') from++;
     *p = *from ? from + 1 : from;
@@ -63,7 +67,13 @@ status csv_read(csv *c, const char *path, error *err) {
         char end;
         do {
             char *cell;
-            end = read_cell(&p, &cell);
+            bool good = true;
+            end = read_cell(&p, &cell, &good);
+            if (!good)
+                return error_set(err, CHURON_INVALID,
+                                 "%s: line %zu: expected a cell whose quotes are closed right before the "
+                                 "comma, got '%.40s'",
+                                 path, line + 1, cell);
             TRY(add_cell(c, cell, err));
         } while (end == ',');
         size_t n = c->n_cells - before;
@@ -71,7 +81,14 @@ status csv_read(csv *c, const char *path, error *err) {
             c->n_cells = before;
             continue;
         }
-        if (c->n_columns == 0) c->n_columns = n;
+        if (c->n_columns == 0) {
+            c->n_columns = n;
+            for (size_t i = 1; i < n; i++) {
+                if (csv_column(c, c->cells[i]) < i)
+                    return error_set(err, CHURON_INVALID, "%s: expected each column once, got '%.80s' again",
+                                     path, c->cells[i]);
+            }
+        }
         if (n != c->n_columns) {
             return error_set(err, CHURON_INVALID, "%s: line %zu: expected %zu cells, got %zu", path, line + 1,
                              c->n_columns, n);

@@ -194,7 +194,17 @@ static comparison compare_steps(const value *a, const value *b) {
     enum { STEPS = 3 };
     const double part = 0.02;
     comparison c = {.same = false};
-    if (a->kind != VALUE_TENSOR || b->kind != VALUE_TENSOR || !same_shape(&a->t, &b->t)) return c;
+    if (a->kind != b->kind) return c;
+    if (a->kind != VALUE_TENSOR) { /* their items; nothing and nothing are the same */
+        c.same = value_n_items(a) == value_n_items(b) && value_count(a) == value_count(b);
+        for (size_t i = 0; c.same && i < value_n_items(a); i++) {
+            const comparison item = compare_steps(value_item(a, i), value_item(b, i));
+            c.same = item.same;
+            if (item.max_abs > c.max_abs) c.max_abs = item.max_abs;
+        }
+        return c;
+    }
+    if (!same_shape(&a->t, &b->t)) return c;
     const elem type = a->t.type;
     if (!(ELEM_BIT(type) & (ELEMS_FLOAT | ELEM_BIT(ELEM_U8) | ELEM_BIT(ELEM_I8)))) {
         c.same = true; /* what follows from a step, an index of the largest for one, may be anything */

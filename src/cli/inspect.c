@@ -443,7 +443,7 @@ int cmd_inspect(int argc, char **argv) {
         .synopsis = "MODEL",
         .summary = "Shows what is in a model file and the memory that it will need.",
         .details = "Nothing is loaded: this takes a moment whatever the file's size. A graph (MODEL.onnx)\n"
-                   "takes --passes as well.",
+                   "takes --passes and --provider as well; of a bundle it shows fields, steps and outputs.",
         .example = "churon inspect model.gguf --ctx 2048",
         .options = options,
         .n_options = sizeof options / sizeof *options,

@@ -71,6 +71,7 @@ int main(int argc, char **argv) {
     /* A reader that leaves (churon run … | head) shows as EPIPE where it is written, not as a killed
      * program. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is an error of write */
     json_set_alloc_funcs(mem_alloc, mem_free);
     if (argc < 2) {
         print_help(stderr);

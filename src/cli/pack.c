@@ -3,9 +3,12 @@
 
 #include "cli/cli.h"
 
+#include "base/file.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct pack_args {
     const char *output, *extract;
@@ -86,10 +89,40 @@ static status extract(const char *path, const pack_args *a, error *err) {
     return st;
 }
 
+/* What may be written over: nothing, or a pack. Not inside the bundle, whose file it would become. */
+static status check_target(const char *path, const char *target, error *err) {
+    struct stat at, folder;
+    file_map map;
+    str beside = {0};
+    const char *slash = strrchr(target, '/');
+    str_add(&beside, slash ? target : ".", slash ? (size_t)(slash - target) + (slash == target) : 1);
+    status st = str_check(&beside, err);
+    const bool inside = st == CHURON_OK && stat(path, &folder) == 0 && stat(beside.data, &at) == 0 &&
+                        folder.st_ino == at.st_ino && folder.st_dev == at.st_dev;
+    str_free(&beside);
+    TRY(st);
+    if (inside)
+        return error_set(err, CHURON_INVALID, "field -o: expected a file outside of the bundle, got '%.200s'",
+                         target);
+    if (stat(target, &at) != 0) return CHURON_OK;
+    if (!S_ISREG(at.st_mode))
+        return error_set(err, CHURON_INVALID, "field -o: expected a file, got '%.200s', which is none",
+                         target);
+    TRY(file_map_open(&map, target, err));
+    const bool replaceable = map.size == 0 || pack_has_magic(map.data, map.size);
+    file_map_close(&map);
+    if (replaceable) return CHURON_OK;
+    return error_set(
+        err, CHURON_INVALID,
+        "field -o: expected no file yet, or a pack, got '%.200s', which is another: it is left as it is",
+        target);
+}
+
 static status make(const char *path, const pack_args *a, int *code, error *err) {
     files *f;
     pack_options o = {.zstd = a->zstd};
     pack_result r;
+    TRY(check_target(path, a->output, err));
     TRY(files_open(&f, path, err));
     status st = pack_write(f, a->output, &o, &r, err);
     files_close(f);

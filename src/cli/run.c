@@ -373,8 +373,10 @@ int cmd_run(int argc, char **argv) {
         .details =
             "MODEL is a file or a name in the store. The answer is written as it comes; speed and seed go\n"
             "to stderr. With --json: text, ids, finish_reason, logprobs, usage, timing, provenance.\n"
-            "A graph (MODEL.onnx) takes --record JSON, -i FILE, --input NAME=FILE.npy and --output-dir DIR\n"
-            "instead: 'churon run MODEL.onnx --help'.",
+            "A graph (MODEL.onnx) takes --record JSON, -i FILE, --input NAME=FILE.npy, --output-dir DIR and\n"
+            "--provider NAMES instead, a bundle --record, -i, --trace and --sequence: 'churon run "
+            "MODEL.onnx\n"
+            "--help', 'churon run BUNDLE --help'.",
         .example = "churon run model.gguf \"Why is the sky blue?\"\n"
                    "churon run model.gguf --temperature 0 --max-tokens 64 --json \"Name three colours.\"\n"
                    "churon run model.gguf",

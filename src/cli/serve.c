@@ -240,17 +240,18 @@ int cmd_serve(int argc, char **argv) {
          .value = "FILE",
          .help = "the certificate's private key (PEM)"},
     };
-    const arg_command c = {.name = "serve",
-                           .synopsis = "MODEL",
-                           .summary = "Serves a model over HTTP in OpenAI's protocol, with a chat page at /.",
-                           .details =
-                               "SIGTERM or Ctrl-C lets running answers end; a second one stops at once.\n"
-                               "A graph has options of its own: churon serve MODEL.onnx --help.",
-                           .example = "churon serve model.gguf --port 8080",
-                           .options = options,
-                           .n_options = sizeof options / sizeof *options,
-                           .min_args = 1,
-                           .max_args = 1};
+    const arg_command c = {
+        .name = "serve",
+        .synopsis = "MODEL",
+        .summary = "Serves a model over HTTP in OpenAI's protocol, with a chat page at /.",
+        .details = "SIGTERM or Ctrl-C lets running answers end; a second one stops at once.\n"
+                   "A graph and a bundle have options of their own, --provider and --record among them:\n"
+                   "churon serve MODEL.onnx --help.",
+        .example = "churon serve model.gguf --port 8080",
+        .options = options,
+        .n_options = sizeof options / sizeof *options,
+        .min_args = 1,
+        .max_args = 1};
     size_t n_args;
     arg_outcome outcome = args_parse(&c, argc, argv, &common, argv, &n_args);
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;

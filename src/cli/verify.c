@@ -130,8 +130,10 @@ int cmd_verify(int argc, char **argv) {
         .name = "verify",
         .synopsis = "--data DIR | --onnx-suite DIR | MODEL.onnx",
         .summary = "Runs a model on inputs with known answers and compares.",
-        .details = "With MODEL.onnx it compares two ways of computing, and takes --passes, --nodes,\n"
-                   "--against MODEL, --input and --shape: 'churon verify MODEL.onnx --help'.",
+        .details =
+            "With MODEL.onnx it compares two ways of computing, and takes --passes, --nodes,\n"
+            "--against MODEL, --input, --shape and --provider: 'churon verify MODEL.onnx --help'. A bundle\n"
+            "runs its golden cases: 'churon verify BUNDLE --help'.",
         .example = "churon verify --data resnet50/\nchuron verify --onnx-suite node/ --json\n"
                    "churon verify resnet50.onnx --passes",
         .options = options,

@@ -402,6 +402,14 @@ static status end_outputs(pipeline *p, scope *sc, size_t first, error *err) {
         if (add_output(p, e, e->name, NULL) != CHURON_OK)
             return arena_refused(&p->memory, "outputs", sizeof(cell_type), err);
     }
+    for (size_t i = 0; i < m->n_tolerances; i++) {
+        const char *field = m->tolerances[i].field;
+        size_t k = 0;
+        while (field && k < p->n_outputs && strcmp(p->outputs[k].name, field) != 0) k++;
+        if (field && k == p->n_outputs)
+            return error_set(err, CHURON_INVALID,
+                             "%s: tolerance: expected the name of an output, got '%.80s'", m->file, field);
+    }
     if (p->n_outputs == 0)
         return error_set(err, CHURON_INVALID, "bundle.yaml: expected at least one output, got none");
     return CHURON_OK;

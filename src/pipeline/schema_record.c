@@ -232,8 +232,14 @@ static void wrong(const record_reading *d, const input_field *f, const json_t *j
         const size_t n = json_string_length(j);
         snprintf(shown, sizeof shown, "the string '%.*s'", (int)(n < 60 ? n : 60), json_string_value(j));
         got = shown;
-    } else if (json_is_number(j)) {
-        snprintf(shown, sizeof shown, json_is_integer(j) ? "%.0f" : "%.9g", json_number_value(j));
+    } else if (json_is_integer(j)) {
+        snprintf(shown, sizeof shown, "%" JSON_INTEGER_FORMAT, json_integer_value(j));
+        got = shown;
+    } else if (json_is_real(j)) {
+        snprintf(shown, sizeof shown, "%.17g", json_real_value(j));
+        if (strtod(shown, NULL) == json_real_value(j))
+            snprintf(shown, sizeof shown, "%.9g", json_real_value(j));
+        if (!strpbrk(shown, ".en")) strcat(shown, ".0");
         got = shown;
     }
     cell_type plain = f->type;

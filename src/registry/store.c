@@ -443,6 +443,26 @@ static bool version_folder(const char *path, str *out) {
     return found;
 }
 
+status store_check(const char *path, const char *digest, error *err) {
+    str folder = {0};
+    origin o = {0};
+    status st = CHURON_OK;
+    if (version_folder(path, &folder)) {
+        st = origin_read(&o, str_cstr(&folder), err);
+        const char *recorded = *o.digest ? o.digest : o.n_files == 1 ? o.files[0].digest : digest;
+        if (st == CHURON_OK && strcmp(recorded, digest) != 0) {
+            st = error_set(err, CHURON_CORRUPT,
+                           "%s: expected what was registered (digest %.16s…), got files that were changed "
+                           "since (%.16s…). "
+                           "'churon registry check' names them",
+                           str_cstr(&folder), recorded, digest);
+        }
+    }
+    origin_free(&o);
+    str_free(&folder);
+    return st;
+}
+
 status store_hold(const char *path, int *lock, error *err) {
     str record = {0};
     *lock = -1;

@@ -70,6 +70,10 @@ MUST_USE status store_content_path(const store_entry *e, str *path, error *err);
  * read), computed otherwise. */
 MUST_USE status store_digest(const char *path, char hex[DIGEST_HEX], error *err);
 
+/* CHURON_CORRUPT if `path` lies in a version of the store and `digest`, that of what lies there now, is not the
+ * one that was registered. */
+MUST_USE status store_check(const char *path, const char *digest, error *err);
+
 /* Keeps gc from removing the version that the file or folder `path` belongs to, for as long as *lock is open;
  * any number of processes may hold one. *lock -1: `path` is not of the store, there is nothing to hold.
  * CHURON_NOT_FOUND: it was removed meanwhile; resolve again. Let go with store_release, or by ending. */

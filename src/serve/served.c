@@ -88,6 +88,7 @@ static status open_files(served *v, const char *path, const served_options *o, e
         .threads = o->threads, .providers = o->providers, .n_providers = o->n_providers};
     const status st = pipeline_open(&v->p, path, &po, err);
     if (st == CHURON_OK) {
+        TRY(store_check(path, pipeline_digest(v->p), err));
         if (pipeline_is_derived(v->p) && pipeline_graph(v->p, 0)) v->g = graph_ref(pipeline_graph(v->p, 0));
         return CHURON_OK;
     }

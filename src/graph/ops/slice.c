@@ -4,6 +4,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/types.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct slice_state {
@@ -266,6 +267,9 @@ static status run_slice(op_run *r, error *err) {
             step = count > 1 ? per[d].step : 1;
         }
         if (count == 0) return CHURON_OK;
+        if (count != out->dims[d]) /* a defect; elements must not be written past the output */
+            return run_error(r, err, CHURON_INTERNAL, "axis %zu: expected %" PRId64 " elements, got %" PRId64,
+                             d, out->dims[d], count);
         offset += (ptrdiff_t)first * from[d];
         move_dim(&m, count, to[d], from[d] * (ptrdiff_t)step);
     }

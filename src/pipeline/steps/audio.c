@@ -163,7 +163,7 @@ enum { SAM_FIELD, SAM_RATE, SAM_LENGTH, SAM_INTO };
 static const key_spec SAMPLES_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "Audio of one channel"},
     {"rate", KEY_INT, .least = 1, .most = 1048576, .doc = "The rate that it must have: another is refused"},
-    {"length", KEY_INT, .least = 1, .most = 1e9,
+    {"length", KEY_INT, .least = 1, .most = 1e8,
      .doc = "Samples of the result: longer audio is cut, shorter is followed by zeros"},
     {"into", KEY_INTO, .doc = "Name of the result, float32 [samples]; left out: that of the field"},
     {NULL}};

@@ -180,6 +180,17 @@ static void target_size(const resize_state *o, size_t h, size_t w, size_t *heigh
     }
 }
 
+/* No step makes more than this: a manifest, or a picture of one pixel, must not take the machine's memory. */
+enum { MAX_RESULT = 1 << 30 };
+
+static status check_result(size_t height, size_t width, const tensor *like, error *err) {
+    const double bytes =
+        (double)height * (double)width * (double)like->dims[2] * (double)elem_describe(like->type)->bytes;
+    if (bytes <= MAX_RESULT) return CHURON_OK;
+    return error_set(err, CHURON_LIMIT, "expected an image of at most %d bytes, got %.0f (%zu x %zu)",
+                     MAX_RESULT, bytes, width, height);
+}
+
 static status run_resize(const step *s, run *r, cell *slots, error *err) {
     const resize_state *o = s->state;
     const cell *in = &slots[s->in];
@@ -187,6 +198,7 @@ static status run_resize(const step *s, run *r, cell *slots, error *err) {
     if (in->t->count == 0)
         return error_set(err, CHURON_INVALID, "expected an image with pixels, got one of none");
     target_size(o, (size_t)in->t->dims[0], (size_t)in->t->dims[1], &height, &width);
+    TRY(check_result(height, width, in->t, err));
     if ((int64_t)height == in->t->dims[0] && (int64_t)width == in->t->dims[1]) {
         slots[s->out] = *in; /* every rule gives the same pixels at the same size */
         return CHURON_OK;
@@ -321,6 +333,7 @@ static status run_pad(const step *s, run *r, cell *slots, error *err) {
     const pad_state *o = s->state;
     const cell *in = &slots[s->in];
     const size_t h = (size_t)in->t->dims[0], w = (size_t)in->t->dims[1];
+    TRY(check_result(padded(h, o->height, o->multiple), padded(w, o->width, o->multiple), in->t, err));
     const image_padding p =
         image_letterbox(h, w, padded(h, o->height, o->multiple), padded(w, o->width, o->multiple), o->center);
     tensor t;
