@@ -196,7 +196,7 @@ class Pipeline:
         for name in arrays:
             if name not in names:
                 raise InvalidError(f"field {name}: expected a field of the schema, got this one")
-        given = {name: np.asarray(a) for name, a in arrays.items()}
+        given = {name: _array(a) for name, a in arrays.items()}
         lengths = {len(a) if a.ndim else -1 for a in given.values()}
         if len(lengths) > 1 or -1 in lengths:
             raise InvalidError(f"arrays: expected one first dimension, the number of records, got "
@@ -226,12 +226,21 @@ class Sequence:
             self._handle = None
 
 
+def _array(a: Any) -> np.ndarray:
+    """As an array; texts and bytes in lists stay what they are (numpy would cut zero bytes at their ends)."""
+    if isinstance(a, (list, tuple)) and any(isinstance(x, (str, bytes, bytearray, memoryview)) for x in a):
+        made = np.empty(len(a), object)
+        made[:] = a
+        return made
+    return np.asarray(a)
+
+
 # ---- columns of values ---------------------------------------------------------------------------------------------------------
 
 def _fill_column(f: Field, array: np.ndarray, values: np.ndarray, keep: list) -> None:
     values["kind"] = f.kind
     flat = array.reshape(len(array)) if f.kind not in (L.TENSOR_KIND, L.IMAGE) and array.size == len(array) else array
-    if f.kind in (L.TENSOR_KIND, L.IMAGE) and array.dtype.kind != "O" or f.kind == L.TENSOR_KIND and f.dtype == object:
+    if f.kind in (L.TENSOR_KIND, L.IMAGE) and array.dtype.kind not in "OSU" or f.kind == L.TENSOR_KIND and f.dtype == object:
         whole = np.zeros(1, L.TENSOR)
         _fill(whole, array, keep, f"field {f.name}")
         tensors = np.repeat(whole, len(array))

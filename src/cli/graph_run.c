@@ -353,8 +353,9 @@ int graph_cmd_run(int argc, char **argv) {
     const arg_command c = {.name = "run",
                            .synopsis = "MODEL.onnx [--record JSON | -i FILE] [--input NAME=FILE.npy]",
                            .summary = "Runs a graph (ONNX) on records.",
-                           .example = "churon run iris.onnx --record '{\"X\": [[5.1, 3.5, 1.4, 0.2]]}'\n"
-                                      "churon run resnet50.onnx --input data=image.npy --output-dir answers",
+                           .example =
+                               "churon run iris.onnx --record '{\"measures\": [[5.1, 3.5, 1.4, 0.2]]}'\n"
+                               "churon run resnet50.onnx --input data=image.npy --output-dir answers",
                            .options = options,
                            .n_options = sizeof options / sizeof options[0],
                            .min_args = 1,
