@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,28 +15,47 @@ static status io_error(error *err, const char *path, const char *what, int code)
     return error_set(err, st, "%s: %s: %s", path, what, strerror(code));
 }
 
-status file_map_open(file_map *out, const char *path, error *err) {
+/* size UINT64_MAX: from `offset` to the end. */
+static status map_part(file_map *out, const char *path, uint64_t offset, uint64_t size, error *err) {
     *out = (file_map){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: opening a FIFO must not hang */
     if (fd < 0) return io_error(err, path, "cannot open", errno);
     struct stat info;
     status st = CHURON_OK;
+    uint64_t there = 0;
     if (fstat(fd, &info) != 0) {
         st = io_error(err, path, "cannot stat", errno);
     } else if (!S_ISREG(info.st_mode)) {
         st = error_set(err, CHURON_INVALID, "%s: expected a regular file, got %s", path,
                        S_ISDIR(info.st_mode) ? "a directory" : "a device, pipe or socket");
-    } else if (info.st_size > 0) {
-        void *p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    } else {
+        there = (uint64_t)info.st_size;
+        if (size == UINT64_MAX && offset <= there) size = there - offset;
+        if (offset > there || size > there - offset) {
+            st = error_set(err, CHURON_CORRUPT,
+                           "%s: expected %" PRIu64 " bytes from %" PRIu64 " on, got a file of %" PRIu64, path,
+                           size, offset, there);
+        }
+    }
+    if (st == CHURON_OK && size > 0) {
+        void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, (off_t)offset);
         if (p == MAP_FAILED) {
             st = io_error(err, path, "cannot map", errno);
         } else {
             out->data = p;
-            out->size = (size_t)info.st_size;
+            out->size = (size_t)size;
         }
     }
     close(fd);
     return st;
+}
+
+status file_map_open(file_map *out, const char *path, error *err) {
+    return map_part(out, path, 0, UINT64_MAX, err);
+}
+
+status file_map_open_part(file_map *out, const char *path, uint64_t offset, uint64_t size, error *err) {
+    return map_part(out, path, offset, size, err);
 }
 
 void file_map_close(file_map *map) {

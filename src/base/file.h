@@ -14,6 +14,10 @@ typedef struct file_map {
 
 /* Refuses what is not a regular file; the error names the path and the system's reason. */
 MUST_USE status file_map_open(file_map *out, const char *path, error *err);
+/* The same of `size` bytes from `offset` on, a multiple of the page size (4096), which must lie in the file.
+ */
+MUST_USE status file_map_open_part(file_map *out, const char *path, uint64_t offset, uint64_t size,
+                                   error *err);
 void file_map_close(file_map *map);
 /* Tells the kernel that bytes [offset, offset+len) will not be read again soon (resident memory goes down,
  * the page cache keeps them). */

@@ -129,7 +129,7 @@ status lm_bundle_open(lm_bundle **out, const char *path, const lm_bundle_options
     lm_bundle *b = mem_calloc(1, sizeof *b);
     if (!b) return error_no_memory(err, "model", sizeof *b);
     atomic_init(&b->references, 1);
-    TRY_GOTO(gguf_open(&b->file, path, err));
+    TRY_GOTO(gguf_open_in(&b->file, path, o->offset, o->size ? o->size : UINT64_MAX, err));
     TRY_GOTO(read_name(b, path, err));
     TRY_GOTO(tokenizer_from_gguf(&b->tok, b->file, err));
     TRY_GOTO(read_template(b, err));

@@ -14,9 +14,10 @@
 typedef struct lm_bundle lm_bundle;
 
 typedef struct lm_bundle_options {
-    size_t threads;    /* 0: physical cores */
-    bool text_only;    /* tokenizer and template only, no weights (tokenize) */
-    const char *draft; /* path of a smaller model with the same tokens, for engine.draft; NULL: none */
+    size_t threads;        /* 0: physical cores */
+    bool text_only;        /* tokenizer and template only, no weights (tokenize) */
+    uint64_t offset, size; /* of the model in a file that holds more (gguf_open_in); size 0: the whole file */
+    const char *draft;     /* path of a smaller model with the same tokens, for engine.draft; NULL: none */
     engine_options engine;
 } lm_bundle_options;
 

@@ -61,7 +61,7 @@ static status open_other_part(gguf_part *out, const char *path, size_t stem, int
     if (!other) return error_no_memory(err, "path of a part", size);
     memcpy(other, path, stem);
     (void)snprintf(other + stem, SUFFIX + 1, "-%05d-of-%05d.gguf", (int)(no + 1), (int)count);
-    status st = gguf_part_open(out, other, err);
+    status st = gguf_part_open(out, other, 0, UINT64_MAX, err);
     if (st == CHURON_OK) {
         st = check_part(out, no, count, err);
         if (st != CHURON_OK) error_prefix(err, "%s", other);
@@ -99,13 +99,16 @@ static status open_split(gguf *g, gguf_part *first, const char *path, int64_t co
     return CHURON_OK;
 }
 
-static status open_parts(gguf *g, gguf_part *first, const char *path, error *err) {
+static status open_parts(gguf *g, gguf_part *first, const char *path, bool inside, error *err) {
     int64_t count;
     status st = split_key(first, "split.count", UINT16_MAX, 1, &count, err);
     if (st != CHURON_OK) {
         error_prefix(err, "%s", path);
         return st;
     }
+    if (count > 1 && inside)
+        return error_set(err, CHURON_UNSUPPORTED,
+                         "%s: split.count: expected 1 inside another file, got %" PRId64, path, count);
     if (count > 1) return open_split(g, first, path, count, err);
     g->parts = mem_calloc(1, sizeof *g->parts);
     if (!g->parts) return error_no_memory(err, "parts", sizeof *g->parts);
@@ -168,16 +171,20 @@ static status check_total(const gguf *g, error *err) {
 }
 
 status gguf_open(gguf **out, const char *path, error *err) {
+    return gguf_open_in(out, path, 0, UINT64_MAX, err);
+}
+
+status gguf_open_in(gguf **out, const char *path, uint64_t offset, uint64_t size, error *err) {
     *out = NULL;
     gguf_part first;
-    TRY(gguf_part_open(&first, path, err));
+    TRY(gguf_part_open(&first, path, offset, size, err));
     status st;
     gguf *g = mem_calloc(1, sizeof *g);
     if (!g) {
         st = error_no_memory(err, "gguf", sizeof *g);
         goto cleanup;
     }
-    TRY_GOTO(open_parts(g, &first, path, err));
+    TRY_GOTO(open_parts(g, &first, path, size != UINT64_MAX, err));
     st = join_tensors(g, err);
     if (st == CHURON_OK) st = check_total(g, err);
     if (st != CHURON_OK) {

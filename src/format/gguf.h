@@ -57,6 +57,9 @@ typedef struct gguf gguf;
 
 /* For a split model, `path` is any of its parts NAME-00001-of-000NN.gguf; all parts are opened. */
 MUST_USE status gguf_open(gguf **out, const char *path, error *err);
+/* A model of `size` bytes that lies in a larger file (a pack) from `offset` on, a multiple of 4096. One part
+ * only. size UINT64_MAX: the file is the model. */
+MUST_USE status gguf_open_in(gguf **out, const char *path, uint64_t offset, uint64_t size, error *err);
 void gguf_free(gguf *g);
 
 uint32_t gguf_version(const gguf *g);

@@ -451,9 +451,13 @@ status gguf_part_parse(gguf_part *p, error *err) {
     return place_tensors(p, c.at, err);
 }
 
-status gguf_part_open(gguf_part *out, const char *path, error *err) {
+status gguf_part_open(gguf_part *out, const char *path, uint64_t offset, uint64_t size, error *err) {
     *out = (gguf_part){0};
-    TRY(file_map_open(&out->map, path, err));
+    if (size == UINT64_MAX) {
+        TRY(file_map_open(&out->map, path, err));
+    } else {
+        TRY(file_map_open_part(&out->map, path, offset, size, err));
+    }
     status st = gguf_part_parse(out, err);
     if (st != CHURON_OK) {
         error_prefix(err, "%s", path);

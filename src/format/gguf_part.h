@@ -25,7 +25,8 @@ typedef struct gguf_part {
 } gguf_part;
 
 /* Maps and checks the file. On an error *out is empty. */
-MUST_USE status gguf_part_open(gguf_part *out, const char *path, error *err);
+/* `size` bytes from `offset` on; size UINT64_MAX: the whole file. */
+MUST_USE status gguf_part_open(gguf_part *out, const char *path, uint64_t offset, uint64_t size, error *err);
 void gguf_part_close(gguf_part *p);
 /* The checking alone, of what p->map holds; the rest of *p is empty. After an error *p is still to be closed.
  */

@@ -44,11 +44,9 @@ static status open_lm(pipeline *p, const manifest_model *m, pipeline_model *out,
     str path = {0};
     uint64_t offset;
     status st = files_locate(p->files, m->file, &path, &offset, err);
-    if (st == CHURON_OK && offset != 0)
-        st = error_set(err, CHURON_UNSUPPORTED,
-                       "%s: expected a language model in a bundle that is a folder, got one in a pack",
-                       m->file);
-    const lm_bundle_options o = {.threads = p->threads};
+    const bool inside = files_kind_of(p->files) == FILES_PACK;
+    const lm_bundle_options o = {
+        .threads = p->threads, .offset = inside ? offset : 0, .size = inside ? out->view.size : 0};
     if (st == CHURON_OK) st = lm_bundle_open(&out->lm, str_cstr(&path), &o, err);
     str_free(&path);
     return st;
