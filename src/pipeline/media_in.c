@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "media/audio.h"
 #include "media/image.h"
+#include "pipeline/steps/media_part.h"
 #include "tensor/npy.h"
 
 #include <string.h>
@@ -58,19 +59,11 @@ status media_read_npy(const record_source *source, const char *path, const cell_
 
 #if CHURON_MEDIA
 
-static status adopt(cell *out, cell_kind kind, arena *a, tensor *t, error *err) {
-    void *data;
-    status st = cell_new_tensor(out, kind, a, t->type, t->rank, t->dims, &data, "an image or sound", err);
-    if (st == CHURON_OK && t->count) memcpy(data, t->data, tensor_bytes(t));
-    tensor_free(t);
-    return st;
-}
-
 status media_read_image(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
     const image_options o = {.order = (image_order)f->type.order, .max_pixels = f->max_pixels};
     tensor t;
     TRY(image_decode(&t, NULL, bytes->bytes, bytes->len, &o, err));
-    return adopt(out, CELL_IMAGE, a, &t, err);
+    return media_adopt(out, CELL_IMAGE, a, &t, err);
 }
 
 status media_read_audio(const input_field *f, const cell *bytes, arena *a, cell *out, error *err) {
@@ -88,7 +81,7 @@ status media_read_audio(const input_field *f, const cell *bytes, arena *a, cell 
         return error_set(err, CHURON_INVALID, "expected audio of %g samples a second, got %u", f->type.rate,
                          info.rate);
     }
-    TRY(adopt(out, CELL_AUDIO, a, &t, err));
+    TRY(media_adopt(out, CELL_AUDIO, a, &t, err));
     out->rate = (double)info.rate;
     return CHURON_OK;
 }
