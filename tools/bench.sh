@@ -8,10 +8,20 @@
 # see tools/bench/serving.py.
 #
 # tools/bench.sh graphs [NAME...]: ONNX graphs beside ONNX Runtime and OpenVINO, in turns; see tools/bench/graphs.py.
+#
+# tools/bench.sh bundles: what a record costs around the model, a page of text, opening a pack; see tools/bench/bundles.py.
+# tools/bench.sh media: images and sound beside Pillow, OpenCV and librosa.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tools/venv.sh
+if [ "${1:-}" = bundles ]; then
+    tools/bundles.sh
+    exec build/venv/bin/python tools/bench/bundles.py
+fi
+if [ "${1:-}" = media ]; then
+    exec build/venv/bin/python tools/bench_media.py
+fi
 if [ "${1:-}" = graphs ]; then
     shift
     exec build/venv/bin/python tools/bench/graphs.py "$@"

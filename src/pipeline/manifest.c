@@ -47,7 +47,7 @@ const key_spec MANIFEST_KEYS[] = {
     {"derived_from", KEY_TEXT, .doc = "The bundle or model that this one was made from"},
     {"sources", KEY_ANY, .schema = "sources",
      .doc = "Where its parts come from: a list of {name, url?, sha256?}"},
-    {NULL}};
+    {0}};
 
 enum {
     AT_CHURON,
@@ -81,13 +81,13 @@ const key_spec MANIFEST_MODEL_KEYS[] = {
     {"sha256", KEY_TEXT, .doc = "Digest that the file must have, in hex"},
     {"kind", KEY_CHOICE, .choices = "graph|lm",
      .doc = "What executes it; by the file's content unless given"},
-    {NULL}};
+    {0}};
 const key_spec MANIFEST_OUTPUT_KEYS[] = {
     {"from", KEY_FIELD, .doc = "The value that is the output; without it the one of the same name"},
     {"round", KEY_INT, .least = 0, .most = 15, .doc = "Digits behind the point that numbers are rounded to"},
     {"unit", KEY_TEXT, .doc = "Unit of the number, for readers"},
     {"description", KEY_TEXT, .doc = "What it means, for readers"},
-    {NULL}};
+    {0}};
 const key_spec MANIFEST_TOLERANCE_KEYS[] = {
     {"exact", KEY_BOOL, .doc = "Equal, numbers bit for bit. The rule where nothing else is said"},
     {"abs", KEY_NUMBER, .least = 0, .most = 1e300, .doc = "Largest difference of two numbers"},
@@ -97,16 +97,16 @@ const key_spec MANIFEST_TOLERANCE_KEYS[] = {
     {"cosine", KEY_NUMBER, .least = 0, .most = 2,
      .doc = "Largest 1 - cosine similarity of two lists of numbers"},
     {"set", KEY_BOOL, .doc = "A list may have its items in any order"},
-    {NULL}};
+    {0}};
 const key_spec MANIFEST_STATE_KEYS[] = {
     {"dtype", KEY_TEXT, .required = true, .doc = "Element type: float32, int64, …"},
     {"shape", KEY_INTS, .required = true, .least = 0, .most = 1e9, .doc = "Shape; it begins as zeros"},
     {"next", KEY_FIELD, .required = true, .doc = "The value that the next call begins with"},
-    {NULL}};
+    {0}};
 const key_spec MANIFEST_SOURCE_KEYS[] = {{"name", KEY_TEXT, .required = true, .doc = "What it is"},
                                          {"url", KEY_TEXT, .doc = "Where it comes from"},
                                          {"sha256", KEY_TEXT, .doc = "Its digest in hex"},
-                                         {NULL}};
+                                         {0}};
 
 typedef struct reading {
     key_reader r;

@@ -44,7 +44,7 @@ const key_spec INPUT_KEYS[] = {
      .doc = "Samples a second that audio must have; left out: any, a resample step then makes it one"},
     {"unit", KEY_TEXT, .doc = "Unit of the number, for readers"},
     {"description", KEY_TEXT, .doc = "What the field means, for readers"},
-    {NULL}};
+    {0}};
 
 enum {
     AT_TYPE,

@@ -72,7 +72,7 @@ static const key_spec NMS_KEYS[] = {
             "{field: name of the result}"},
     {"into", KEY_INTO, .required = true,
      .doc = "Name of the places of the boxes that stay, int64 [kept], in order of falling score"},
-    {NULL}};
+    {0}};
 
 typedef struct nms_part {
     const char *name;
@@ -255,7 +255,7 @@ static const key_spec DECODE_KEYS[] = {
     {"into", KEY_INTO, .fallback = "scores", .doc = "Name of the scores of their best classes [kept]"},
     {"classes", KEY_INTO, .fallback = "classes",
      .doc = "Name of their best classes, int64 [kept]; of equals the first"},
-    {NULL}};
+    {0}};
 
 typedef struct decode_state {
     int kind;
@@ -451,7 +451,7 @@ static const key_spec SCALE_BOXES_KEYS[] = {
             "only; normalized: boxes are 0 to 1"},
     {"clip", KEY_BOOL, .fallback = "true", .doc = "Nothing lies outside the picture"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct scale_state {
     int32_t from, to;

@@ -27,7 +27,7 @@ static const key_spec CTC_KEYS[] = {
      .doc = "greedy: name for the mean probability of the classes that are read (0 where none is); beam: for "
             "the text's probability"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the text"},
-    {NULL}};
+    {0}};
 
 typedef struct ctc_state {
     const char *const *labels;

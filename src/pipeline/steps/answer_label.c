@@ -26,7 +26,7 @@ static const key_spec LABEL_KEYS[] = {
     {"scores", KEY_INTO, .fallback = "scores",
      .doc = "Name of all labels with their scores, in the order of the classes"},
     {"score", KEY_INTO, .doc = "Name for the score of the label"},
-    {NULL}};
+    {0}};
 
 typedef struct label_state {
     score_form form;
@@ -124,7 +124,7 @@ static const key_spec TOP_K_KEYS[] = {
             "the labels that the scores have"},
     {"min_score", KEY_NUMBER, .doc = "Least score of those that are named"},
     {"into", KEY_INTO, .doc = "Name of the list of {label, score}; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct top_state {
     score_form form;
@@ -198,7 +198,7 @@ static const key_spec THRESHOLD_KEYS[] = {
     {"below", KEY_TEXT, .doc = "Text where it does not, instead of false"},
     {"into", KEY_INTO,
      .doc = "Name of the result; left out: label where there is a label, else that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct cut_state {
     score_form form;
@@ -337,7 +337,7 @@ static const key_spec CALIBRATE_KEYS[] = {
     {"normalize", KEY_BOOL, .fallback = "false",
      .doc = "Results are divided by their sum over the classes (where that is 0, all are equal)"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef enum cal_kind { CAL_KIND_TEMPERATURE, CAL_KIND_PLATT, CAL_KIND_ISOTONIC } cal_kind;
 
@@ -509,7 +509,7 @@ static const key_spec ABSTAIN_KEYS[] = {
      .doc = "What stands for it then (for answers that are texts); left out: nothing (null)"},
     {"flag", KEY_INTO, .fallback = "abstained", .doc = "Name for whether it was withheld"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the label"},
-    {NULL}};
+    {0}};
 
 typedef struct abstain_state {
     score_form form;

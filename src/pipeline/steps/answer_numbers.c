@@ -113,7 +113,7 @@ static status new_numbers(const step *s, run *r, size_t n, double **out, error *
 
 /* ---- along an axis ---------------------------------------------------------------------------------- */
 
-static const key_spec AXIS_KEYS[] = {FIELD_KEY, INTO_KEY, AXIS_KEY, {NULL}};
+static const key_spec AXIS_KEYS[] = {FIELD_KEY, INTO_KEY, AXIS_KEY, {0}};
 
 static status check_axis(step_build *b, error *err) {
     numbers_state *st;
@@ -179,7 +179,7 @@ static const key_spec NORMALIZE_KEYS[] = {
     INTO_KEY,
     AXIS_KEY,
     {"eps", KEY_NUMBER, .fallback = "1e-12", .least = 0, .most = 1, .doc = "Least norm that is divided by"},
-    {NULL}};
+    {0}};
 
 static status check_normalize(step_build *b, error *err) {
     TRY(check_axis(b, err));
@@ -207,7 +207,7 @@ static const key_spec ARGMAX_KEYS[] = {FIELD_KEY,
                                        INTO_KEY,
                                        AXIS_KEY,
                                        {"value", KEY_INTO, .doc = "Name for the greatest values themselves"},
-                                       {NULL}};
+                                       {0}};
 
 static status check_argmax(step_build *b, error *err) {
     const cell_type *t = b->values[FIELD].type;
@@ -283,12 +283,12 @@ const step_kind step_argmax = {
 
 /* ---- number by number ------------------------------------------------------------------------------- */
 
-static const key_spec SIGMOID_KEYS[] = {FIELD_KEY, INTO_KEY, {NULL}};
+static const key_spec SIGMOID_KEYS[] = {FIELD_KEY, INTO_KEY, {0}};
 static const key_spec ROUND_KEYS[] = {
     FIELD_KEY,
     INTO_KEY,
     {"digits", KEY_INT, .required = true, .least = 0, .most = 15, .doc = "Digits after the point"},
-    {NULL}};
+    {0}};
 
 static status check_sigmoid(step_build *b, error *err) {
     numbers_state *st;
@@ -371,7 +371,7 @@ static const key_spec POOL_KEYS[] = {
      .doc =
          "mean: sum / max(count, 1e-9); cls: the first token; max: of every component, -1e9 where no token "
          "counts"},
-    {NULL}};
+    {0}};
 
 static status check_pool(step_build *b, error *err) {
     const key_value *v = b->values;

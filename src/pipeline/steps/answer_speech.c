@@ -53,7 +53,7 @@ static const key_spec TIMESTAMPS_KEYS[] = {
     {"seconds", KEY_BOOL, .fallback = "false", .doc = "start and end in seconds instead of samples"},
     {"digits", KEY_INT, .fallback = "1", .least = 0, .most = 9, .doc = "Digits of seconds after the point"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the list of {start, end}"},
-    {NULL}};
+    {0}};
 
 typedef struct speech_state {
     double rate, threshold, exit_threshold, min_speech, max_speech, min_silence, pad, at_max;

@@ -126,7 +126,7 @@ static const key_spec SPAN_KEYS[] = {
     {"empty", KEY_BOOL, .fallback = "false",
      .doc = "No answer is one too: where that first token is the better start and end"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the record {answer, score, start, end}"},
-    {NULL}};
+    {0}};
 
 typedef struct span_state {
     int32_t start, end, offsets, text, mask;
@@ -268,7 +268,7 @@ static const key_spec TOKEN_KEYS[] = {
     {"outside", KEY_TEXT, .fallback = "O", .doc = "The class that is no name"},
     UNIT_KEY,
     {"into", KEY_INTO, .required = true, .doc = "Name of the list of {label, score, text, start, end}"},
-    {NULL}};
+    {0}};
 
 typedef struct label_parts { /* "B-PER" */
     char tag; /* B, I; for the schemes with E, L (ends) and S, U (alone) those; I where there is none */

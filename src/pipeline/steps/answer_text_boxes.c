@@ -47,7 +47,7 @@ static const key_spec DB_KEYS[] = {
     {"into", KEY_INTO, .required = true,
      .doc = "Name of the boxes [n, 4, 2]: x and y of the corners from top left, clockwise, whole pixels of "
             "the image"},
-    {NULL}};
+    {0}};
 
 typedef struct db_state {
     double threshold, box_threshold, unclip, min_size;
@@ -285,7 +285,7 @@ static const key_spec SORT_BOXES_KEYS[] = {
      .doc = "Further lists or tensors of the same length that are put in the same order: {field: name of the "
             "result}"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct sort_part {
     const char *name;

@@ -25,7 +25,7 @@ static const key_spec ARITHMETIC_KEYS[] = {
     {"with", KEY_FIELD, .doc = "The second value: one number, or as many as the field has"},
     {"value", KEY_NUMBERS, .doc = "Instead of with: one number, or one for each"},
     {"zero", KEY_NUMBER, .doc = "The result of a division by 0; left out: that is a fault of the record"},
-    {NULL}};
+    {0}};
 
 static status check_arithmetic(step_build *b, error *err) {
     arithmetic_state *s;

@@ -30,7 +30,7 @@ static const key_spec DECODE_KEYS[] = {
     {"max_samples", KEY_INT, .fallback = "268435456", .least = 1, .most = 1e12,
      .doc = "Most samples of all channels, checked before decoding"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 static status check_decode(step_build *b, error *err) {
     audio_options *o;
@@ -72,7 +72,7 @@ enum { MIX_FIELD, MIX_INTO };
 static const key_spec MIX_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "Audio"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 static status check_mix(step_build *b, error *err) {
     TRY(step_expect(b, MIX_FIELD, KIND(CELL_AUDIO), false, err));
@@ -112,7 +112,7 @@ static const key_spec RATE_KEYS[] = {
      .doc =
          "hann: torchaudio's default (6 zero crossings, rolloff 0.99); kaiser_fast, kaiser_best: resampy's"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct rate_state {
     uint32_t rate;
@@ -166,7 +166,7 @@ static const key_spec SAMPLES_KEYS[] = {
     {"length", KEY_INT, .least = 1, .most = 1e8,
      .doc = "Samples of the result: longer audio is cut, shorter is followed by zeros"},
     {"into", KEY_INTO, .doc = "Name of the result, float32 [samples]; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct samples_state {
     double rate;
@@ -251,7 +251,7 @@ static const key_spec STFT_KEYS[] = {
     {"into", KEY_INTO,
      .doc = "Name of the result, float32 [fft / 2 + 1, frames] (behind the channels, if there are any); left "
             "out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct stft_state {
     stft_plan *plan;
@@ -331,7 +331,7 @@ static const key_spec FEATURES_KEYS[] = {
     {"into", KEY_INTO,
      .doc =
          "Name of the result, float32 [bands, frames] (kaldi: [frames, bands]); left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct features_state {
     features_plan *plan;

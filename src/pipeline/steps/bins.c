@@ -44,7 +44,7 @@ static const key_spec BUCKETIZE_KEYS[] = {
             "that ends there, (a, b]"},
     {"labels", KEY_TEXTS,
      .doc = "Texts instead of numbers of buckets, for a single number: one more than boundaries"},
-    {NULL}};
+    {0}};
 
 static status check_bucketize(step_build *b, error *err) {
     bucket_state *s;
@@ -131,7 +131,7 @@ static const key_spec QUANTILE_KEYS[] = {
      .doc = "The fraction that each quantile stands for; left out: evenly from 0 to 1"},
     {"output", KEY_CHOICE, .fallback = "uniform", .choices = "uniform|normal",
      .doc = "What the results are distributed as"},
-    {NULL}};
+    {0}};
 
 static status read_references(step_build *b, quantile_state *s, error *err) {
     const key_value *v = &b->values[KEY_REFERENCES];

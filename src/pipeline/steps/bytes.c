@@ -29,7 +29,7 @@ static const key_spec WINDOW_KEYS[] = {
          "Leaves out ASCII white space where the block at the start begins and where that at the end ends"},
     {"pad", KEY_INT, .least = -2147483648.0, .most = 2147483647, .fallback = "0",
      .doc = "The number that stands where there are no bytes"},
-    {NULL}};
+    {0}};
 
 static status check_window(step_build *b, error *err) {
     const key_value *v = b->values;
@@ -98,7 +98,7 @@ static const key_spec DECODE_KEYS[] = {
      .doc = "Only so many bytes are decoded, a character that is cut there being none; left out: all"},
     {"invalid", KEY_CHOICE, .choices = "error|missing", .fallback = "error",
      .doc = "What is no UTF-8: error: a fault of the record; missing: there is no text"},
-    {NULL}};
+    {0}};
 
 static status check_decode(step_build *b, error *err) {
     const key_value *v = b->values;
@@ -142,7 +142,7 @@ enum { LENGTH_FIELD, LENGTH_INTO };
 static const key_spec LENGTH_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "Bytes, a text, a list or a tensor"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the number, int64"},
-    {NULL}};
+    {0}};
 
 static status check_length(step_build *b, error *err) {
     TRY(step_expect(b, LENGTH_FIELD, KIND(CELL_BYTES) | KIND(CELL_TEXT) | KIND(CELL_LIST) | KIND(CELL_TENSOR),

@@ -43,7 +43,7 @@ static const key_spec KEYS[] = {
     {"time", KEY_TEXT,
      .doc =
          "Of file: the time that strftime_now sees, such as 2026-11-30T12:00:00Z; left out: that of the run"},
-    {NULL}};
+    {0}};
 
 static status open_template(step_build *b, chat_state *s, error *err) {
     const key_value *file = &b->values[KEY_FILE_], *model = &b->values[KEY_MODEL_];

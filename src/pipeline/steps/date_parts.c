@@ -41,7 +41,7 @@ static const key_spec DATE_KEYS[] = {
             "(of ISO 8601), hour, minute, second, microsecond"},
     {"names", KEY_NAMES, .doc = "Instead of into and parts: a map from part to the name of an int64"},
     {"dtype", KEY_CHOICE, .fallback = "int64", .choices = "int64|float64|float32", .doc = "Of the vector"},
-    {NULL}};
+    {0}};
 
 static status read_part(step_build *b, const char *key, const char *name, bool date, date_part *out,
                         error *err) {

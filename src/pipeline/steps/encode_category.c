@@ -39,7 +39,7 @@ static const key_spec ONE_HOT_KEYS[] = {
      .doc = "first: the first column is left out; if_binary: only where there are two"},
     {"dtype", KEY_CHOICE, .fallback = "float64", .choices = "float64|float32|int64|bool",
      .doc = "Of the result"},
-    {NULL}};
+    {0}};
 
 /* Columns of categories: those that are infrequent share one behind the others. */
 static status place_columns(step_build *b, one_hot_state *s, error *err) {
@@ -132,7 +132,7 @@ static const key_spec ORDINAL_KEYS[] = {
     {"unknown_value", KEY_SCALAR,
      .doc = "The number of unknown values, none of the categories' own; .nan with a float dtype"},
     {"dtype", KEY_CHOICE, .fallback = "int64", .choices = "int64|float64|float32", .doc = "Of the result"},
-    {NULL}};
+    {0}};
 
 static status read_unknown(step_build *b, ordinal_state *s, error *err) {
     const key_value *v = &b->values[KEY_UNKNOWN_VALUE];

@@ -24,7 +24,7 @@ static const key_spec CHOOSE_KEYS[] = {
     {"else", KEY_STEPS, .required = true, .doc = "For the others; [] for no steps"},
     {"collect", KEY_NAMES, .required = true,
      .doc = "What both sides hand out, under one name and of one type: {inside: outside}"},
-    {NULL}};
+    {0}};
 
 typedef struct choose_state {
     condition condition;
@@ -140,7 +140,7 @@ static const key_spec FILTER_KEYS[] = {
      .doc = "Further lists or tensors of the same length, of which the same items stay: "
             "{field: name of the result}"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of 'from'"},
-    {NULL}};
+    {0}};
 
 typedef struct filter_part {
     const char *name;

@@ -27,14 +27,14 @@ enum { KEY_FROM, KEY_AS, KEY_INDEX, KEY_WITH, KEY_BLOCK, KEY_COLLECT, KEY_STACK,
                    "first dimension: {inside: outside}"                                                      \
     }
 
-static const key_spec FOR_EACH_KEYS[] = {EACH_KEYS, {NULL}};
+static const key_spec FOR_EACH_KEYS[] = {EACH_KEYS, {0}};
 static const key_spec SCAN_KEYS[] = {
     EACH_KEYS,
     {"carry", KEY_ANY, .required = true,
      .doc = "Values that go from item to item: {name: {next: value of the block, from: field that it begins "
             "with}}, or {next, dtype, shape} to begin with zeros"},
     {"last", KEY_NAMES, .doc = "Carried values as they are after the last item: {inside: outside}"},
-    {NULL}};
+    {0}};
 
 typedef struct each_source {
     int32_t from, slot;
@@ -118,7 +118,7 @@ static status check_carries(step_build *b, each_state *e, step_name *names, step
         {"from", KEY_TEXT, .doc = "Field that the first item begins with"},
         {"dtype", KEY_TEXT, .doc = "Element type of zeros to begin with"},
         {"shape", KEY_INTS, .least = 0, .most = 1e9, .doc = "Shape of zeros to begin with"},
-        {NULL}};
+        {0}};
     const yaml_node *map = b->values[KEY_CARRY].node;
     for (size_t i = 0; i < e->n_carries; i++) {
         key_value v[4];

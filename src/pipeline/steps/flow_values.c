@@ -23,7 +23,7 @@ static const key_spec CONSTANT_KEYS[] = {
     {"shape", KEY_INTS, .least = 0, .most = 1e9,
      .doc = "Shape of the tensor: a scalar fills it, a list is laid out in it; left out: a scalar stays one"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the value"},
-    {NULL}};
+    {0}};
 
 typedef struct constant_state {
     cell value;
@@ -245,7 +245,7 @@ static const key_spec RECORD_KEYS[] = {
     {"each", KEY_BOOL, .fallback = "false",
      .doc = "true: the fields are lists (or tensors) of one length, and the result is a list of records"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the result"},
-    {NULL}};
+    {0}};
 
 typedef struct record_state {
     const char *const *names;
@@ -324,7 +324,7 @@ static const key_spec PICK_KEYS[] = {
          "Of a list or a tensor's first dimension: the item there; -1 is the last. One that is not there is "
          "missing"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct pick_state {
     bool has_at, each;
@@ -405,7 +405,7 @@ enum { RENAME_FIELD, RENAME_INTO };
 
 static const key_spec RENAME_KEYS[] = {{"field", KEY_FIELD, .required = true, .doc = "A value"},
                                        {"into", KEY_INTO, .required = true, .doc = "Its other name"},
-                                       {NULL}};
+                                       {0}};
 
 static status check_rename(step_build *b, error *err) {
     b->s->in = b->values[RENAME_FIELD].slot;

@@ -42,7 +42,7 @@ static const key_spec WINDOWS_KEYS[] = {
     {"before", KEY_FIELD, .doc = "What lies before the signal, of the length of context; left out: padding"},
     {"value", KEY_NUMBER, .fallback = "0", .doc = "What padding consists of"},
     {"into", KEY_INTO, .doc = "Name of the result [windows, …]; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct windows_state {
     size_t size, hop, lead, context, axis;
@@ -206,7 +206,7 @@ static const key_spec STITCH_KEYS[] = {
     {"frames", KEY_NUMBER, .fallback = "1", .least = 1e-9, .most = 1e9, .doc = "Frames in as many samples"},
     {"samples", KEY_NUMBER, .fallback = "1", .least = 1e-9, .most = 1e9, .doc = "Samples of as many frames"},
     {"into", KEY_INTO, .doc = "Name of the result [frames, …]; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct stitch_state {
     size_t trim;
@@ -296,7 +296,7 @@ static const key_spec OVERLAP_ADD_KEYS[] = {
     {"normalize", KEY_BOOL, .fallback = "true",
      .doc = "The sum is divided by the sum of weights; where that is 0, it is 0"},
     {"into", KEY_INTO, .doc = "Name of the result [(windows - 1) * hop + size]; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct ola_state {
     size_t hop;

@@ -54,7 +54,7 @@ static const key_spec KEYS[] = {
     {"seed", KEY_INT, .fallback = "0", .least = 0, .most = 9007199254740992.0,
      .doc = "Of the choice: the same record gets the same answer"},
     {"stop", KEY_TEXTS, .doc = "The answer ends before any of these"},
-    {NULL}};
+    {0}};
 
 /* ---- check ------------------------------------------------------------------------------------------ */
 

@@ -28,7 +28,7 @@ static const key_spec HASH_KEYS[] = {
      .doc = "Length of the result"},
     {"alternate_sign", KEY_BOOL, .fallback = "true", .doc = "The sign of the hash is that of the feature"},
     {"dtype", KEY_CHOICE, .fallback = "float64", .choices = "float64|float32", .doc = "Of the result"},
-    {NULL}};
+    {0}};
 
 static uint32_t rotate(uint32_t x, int k) {
     return x << k | x >> (32 - k);

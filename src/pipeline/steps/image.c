@@ -24,7 +24,7 @@ static const key_spec DECODE_KEYS[] = {
     {"max_pixels", KEY_INT, .fallback = "100000000", .least = 1, .most = 1e10,
      .doc = "Most pixels, checked before decoding"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 static status check_decode(step_build *b, error *err) {
     static const int64_t channels[] = {3, 3, 1, 4};
@@ -105,7 +105,7 @@ static const key_spec RESIZE_KEYS[] = {
     {"multiple", KEY_INT, .fallback = "1", .least = 1, .most = 1024,
      .doc = "Each side is brought to the nearest multiple of this (half to even), at least one"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 static bool fits_height(int fit) {
     return fit == FIT_HEIGHT || fit == FIT_HEIGHT_DOWN;
@@ -235,7 +235,7 @@ static const key_spec CROP_KEYS[] = {
     {"x", KEY_INT, .fallback = "0", .least = 0, .most = 65536, .doc = "Left edge, with at: point"},
     {"y", KEY_INT, .fallback = "0", .least = 0, .most = 65536, .doc = "Upper edge, with at: point"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct crop_state {
     int at;
@@ -297,7 +297,7 @@ static const key_spec PAD_KEYS[] = {
     {"value", KEY_NUMBERS,
      .doc = "What padding consists of: a number, or one a channel, in the image's own scale; left out: 0"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct pad_state {
     size_t height, width, multiple;
@@ -369,7 +369,7 @@ static const key_spec NORM_KEYS[] = {
     {"layout", KEY_CHOICE, .choices = "hwc|chw", .fallback = "chw",
      .doc = "Order of the result's dimensions"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 static status channel_numbers(const step_build *b, size_t key, int64_t channels, float fallback, float out[4],
                               error *err) {
@@ -455,7 +455,7 @@ static const key_spec TURN_KEYS[] = {
     {"flip", KEY_CHOICE, .choices = "none|horizontal|vertical", .fallback = "none",
      .doc = "Mirrors it, before turning"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 typedef struct turn_state {
     unsigned quarters;
@@ -508,7 +508,7 @@ enum { SIZE_FIELD, SIZE_INTO };
 static const key_spec SIZE_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "An image"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the result: [height, width], int64"},
-    {NULL}};
+    {0}};
 
 static status check_size(step_build *b, error *err) {
     TRY(expect_image(b, SIZE_FIELD, err));
@@ -545,7 +545,7 @@ static const key_spec JPEG_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "An image, rgb or gray"},
     {"quality", KEY_INT, .fallback = "75", .least = 1, .most = 100, .doc = "Quality, as Pillow counts it"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: that of the field"},
-    {NULL}};
+    {0}};
 
 static status check_jpeg(step_build *b, error *err) {
     int *quality;

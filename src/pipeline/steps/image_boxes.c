@@ -17,7 +17,7 @@ static const key_spec CROP_KEYS[] = {
      .doc =
          "Parts at least this many times as high as wide are turned a quarter against the clock; 0: none is"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the list of images"},
-    {NULL}};
+    {0}};
 
 typedef struct crop_state {
     int32_t boxes;

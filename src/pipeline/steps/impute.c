@@ -23,12 +23,12 @@ static const key_spec IMPUTE_KEYS[] = {
      .doc = "What stands for a missing one: a constant, or the mean, median or most frequent value of the "
             "training "
             "data; for tensors one number or a list with one for each element"},
-    {NULL}};
+    {0}};
 
 static const key_spec INDICATOR_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "The value that may be missing (or, a float, NaN)"},
     {"into", KEY_INTO, .required = true, .doc = "Name of the result"},
-    {NULL}};
+    {0}};
 
 /* ---- check ------------------------------------------------------------------------------------------ */
 

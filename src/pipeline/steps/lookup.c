@@ -26,7 +26,7 @@ static const key_spec KEYS[] = {
      .doc = "What a value stands for that is no key; left out: that is a fault of the record"},
     {"dtype", KEY_CHOICE, .fallback = "text", .choices = "text|float64|float32|int64",
      .doc = "Of the result"},
-    {NULL}};
+    {0}};
 
 /* The text as a value of the type. False: it is none. */
 static bool read_value(const cell_type *type, const char *text, size_t len, cell *out) {

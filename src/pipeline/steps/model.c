@@ -49,7 +49,7 @@ static const key_spec KEYS[] = {
             "record and values have its exact shapes"},
     {"max_batch", KEY_INT, .fallback = "1024", .least = 1, .most = 1000000,
      .doc = "Most records that run together"},
-    {NULL}};
+    {0}};
 
 /* ---- check ------------------------------------------------------------------------------------------ */
 

@@ -25,7 +25,7 @@ static const key_spec POLYNOMIAL_KEYS[] = {
     {"degree", KEY_INT, .fallback = "2", .least = 1, .most = 16, .doc = "Most numbers in a product"},
     {"interaction_only", KEY_BOOL, .fallback = "false", .doc = "No number twice in a product"},
     {"bias", KEY_BOOL, .fallback = "true", .doc = "A 1 comes first"},
-    {NULL}};
+    {0}};
 
 static status term_add(step_build *b, poly_state *s, size_t *cap, poly_term t, error *err) {
     if (s->n_terms == MAX_TERMS)

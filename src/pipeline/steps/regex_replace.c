@@ -31,7 +31,7 @@ static const key_spec KEYS[] = {
             "$$ a dollar sign"},
     {"ignore_case", KEY_BOOL, .fallback = "false", .doc = "Upper and lower case are alike"},
     {"first_only", KEY_BOOL, .fallback = "false", .doc = "Only the first match is replaced"},
-    {NULL}};
+    {0}};
 
 static void *allocate(size_t bytes, void *user) {
     (void)user;

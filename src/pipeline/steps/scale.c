@@ -29,7 +29,7 @@ static const key_spec STANDARDIZE_KEYS[] = {
     FIELD_KEYS,
     {"mean", KEY_NUMBERS, .doc = "Subtracted first: one number, or one for each; left out: 0"},
     {"std", KEY_NUMBERS, .doc = "Divided by, above 0: one number, or one for each; left out: 1"},
-    {NULL}};
+    {0}};
 
 static const key_spec MIN_MAX_KEYS[] = {
     FIELD_KEYS,
@@ -37,21 +37,21 @@ static const key_spec MIN_MAX_KEYS[] = {
     {"max", KEY_NUMBERS, .required = true, .doc = "Greatest value of the training data"},
     {"range", KEY_NUMBERS, .doc = "Where min and max go: two numbers; left out: [0, 1]"},
     {"clip", KEY_BOOL, .fallback = "false", .doc = "Results outside the range become its ends"},
-    {NULL}};
+    {0}};
 
 static const key_spec ROBUST_KEYS[] = {
     FIELD_KEYS,
     {"center", KEY_NUMBERS, .doc = "Subtracted first (the median): one number, or one for each; left out: 0"},
     {"scale", KEY_NUMBERS, .doc = "Divided by (the interquartile range), above 0; left out: 1"},
-    {NULL}};
+    {0}};
 
-static const key_spec LOG1P_KEYS[] = {FIELD_KEYS, {NULL}};
+static const key_spec LOG1P_KEYS[] = {FIELD_KEYS, {0}};
 
 static const key_spec CLIP_KEYS[] = {
     FIELD_KEYS,
     {"min", KEY_NUMBERS, .doc = "Least result: one number, or one for each; left out: no bound"},
     {"max", KEY_NUMBERS, .doc = "Greatest result: one number, or one for each; left out: no bound"},
-    {NULL}};
+    {0}};
 
 static double rounded(const scale_state *s, double v) {
     return s->narrow ? (double)(float)v : v;

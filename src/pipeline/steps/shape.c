@@ -22,7 +22,7 @@ static const key_spec CONCAT_KEYS[] = {
     {"into", KEY_INTO, .required = true, .doc = "Name of the result"},
     {"dtype", KEY_CHOICE, .fallback = "float32", .choices = "float32|float64|int64",
      .doc = "Of the result; floats take every number, rounded to the nearest; int64 takes ints and bools"},
-    {NULL}};
+    {0}};
 
 static status check_concat(step_build *b, error *err) {
     const key_value *fields = &b->values[CONCAT_FIELDS];
@@ -125,7 +125,7 @@ static const key_spec CAST_KEYS[] = {
      .doc = "exact: a number that the type does not have is a fault of the record; nearest: the nearest one, "
             "of two the "
             "even one; truncate: towards zero, for integers only"},
-    {NULL}};
+    {0}};
 
 static status check_cast(step_build *b, error *err) {
     cast_state *s;
@@ -220,7 +220,7 @@ static const key_spec RESHAPE_KEYS[] = {
     {"into", KEY_INTO, .doc = "Name of the result; left out: the field's name"},
     {"shape", KEY_INTS, .required = true, .least = -1, .most = 1e9,
      .doc = "The new shape; one -1 stands for what is left"},
-    {NULL}};
+    {0}};
 
 /* dims with -1 replaced. False: n elements do not have this shape. */
 static bool solve_shape(const int64_t *shape, size_t rank, int64_t n, int64_t *dims) {
@@ -324,7 +324,7 @@ static const key_spec SELECT_KEYS[] = {
     {"into", KEY_INTO, .doc = "Name of the result; left out: the field's name"},
     {"indices", KEY_INTS, .required = true, .most = 1e9,
      .doc = "Which elements, from 0, along the first dimension, in this order"},
-    {NULL}};
+    {0}};
 
 static status check_select(step_build *b, error *err) {
     const key_value *indices = &b->values[SELECT_INDICES];

@@ -36,7 +36,7 @@ static const key_spec NORMALIZE_KEYS[] = {
     {"lower", KEY_BOOL, .fallback = "false", .doc = "Lower case, of all of Unicode"},
     {"collapse", KEY_BOOL, .fallback = "false", .doc = "Each run of white space becomes one space"},
     {"trim", KEY_BOOL, .fallback = "false", .doc = "White space at both ends is dropped"},
-    {NULL}};
+    {0}};
 
 static status check_normalize(step_build *b, error *err) {
     normalize_state *s;
@@ -136,7 +136,7 @@ static const key_spec SPLIT_KEYS[] = {
      .doc = "What stands between the parts; left out: runs of white space, and no part is empty"},
     {"most", KEY_INT, .fallback = "1000000", .least = 1, .most = 1e8,
      .doc = "More parts are a fault of the record"},
-    {NULL}};
+    {0}};
 
 static status check_split(step_build *b, error *err) {
     split_state *s;
@@ -210,7 +210,7 @@ static const key_spec JOIN_KEYS[] = {
     {"field", KEY_FIELD, .required = true, .doc = "A list of texts"},
     {"into", KEY_INTO, .doc = "Name of the result; left out: the field's name"},
     {"separator", KEY_TEXT, .doc = "What is put between the texts; left out: nothing"},
-    {NULL}};
+    {0}};
 
 static status check_join(step_build *b, error *err) {
     cell *separator;

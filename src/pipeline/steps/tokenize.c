@@ -82,7 +82,7 @@ static const key_spec KEYS[] = {
      .doc = "Id of the padding; left out: as the file says, or that of [PAD], or 0"},
     {"pad_type_id", KEY_INT, .least = 0, .most = 1000,
      .doc = "token_type_ids of the padding; left out: as the file says"},
-    {NULL}};
+    {0}};
 
 /* ---- check ------------------------------------------------------------------------------------------ */
 
