@@ -77,12 +77,12 @@ static status refuse_duplicates(const reader *r, const yaml_node *map) {
 static status end_collection(reader *r) {
     open_node *o = &r->open[--r->depth];
     const size_t n = r->n - o->first;
-    yaml_node *from = r->stack + o->first;
+    yaml_node *from = n ? r->stack + o->first : NULL; /* nothing was ever pushed for {} alone */
     if (o->node.kind == YAML_LIST) {
         o->node.n = n;
         o->node.items = keep(r, n);
         if (!o->node.items) return arena_refused(r->memory, r->name, n * sizeof *from, r->err);
-        memcpy(o->node.items, from, n * sizeof *from);
+        if (n) memcpy(o->node.items, from, n * sizeof *from);
     } else {
         o->node.n = n / 2;
         o->node.items = keep(r, n / 2);
