@@ -40,7 +40,7 @@ def page(path):
     cv2.imwrite(str(path), a)
 
 
-def page_row(rounds=5):
+def page_row(rounds=int(os.environ.get("ROUNDS", 5))):
     with tempfile.TemporaryDirectory() as folder:
         image = pathlib.Path(folder) / "page.png"
         page(image)
@@ -66,6 +66,7 @@ def pack_row():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "b").mkdir()
+        (folder / "home").mkdir()  # without a store nothing is remembered
         (folder / "b" / "bundle.yaml").write_text("churon: 1\nname: big\nversion: 1\ninputs: {a: {type: int}}\nsteps: []\noutputs: {a: {}}\n")
         (folder / "b" / "weights.bin").write_bytes(os.urandom(100 << 20))
         env = {**os.environ, "CHURON_HOME": str(folder / "home")}
