@@ -225,6 +225,16 @@ static const char *json_kind(const json_t *j) {
     }
 }
 
+/* As few digits as give the same number again, and a point, as in the JSON that it came from. */
+static void real_text(double v, char *buf, size_t room) {
+    char digits[40];
+    for (int n = 6; n <= 17; n++) {
+        snprintf(digits, sizeof digits, "%.*g", n, v);
+        if (strtod(digits, NULL) == v) break;
+    }
+    snprintf(buf, room, "%s%s", digits, strpbrk(digits, ".en") ? "" : ".0");
+}
+
 static void wrong(const record_reading *d, const input_field *f, const json_t *j) {
     char type[120], shown[100];
     const char *got = json_kind(j);
@@ -236,10 +246,7 @@ static void wrong(const record_reading *d, const input_field *f, const json_t *j
         snprintf(shown, sizeof shown, "%" JSON_INTEGER_FORMAT, json_integer_value(j));
         got = shown;
     } else if (json_is_real(j)) {
-        snprintf(shown, sizeof shown, "%.17g", json_real_value(j));
-        if (strtod(shown, NULL) == json_real_value(j))
-            snprintf(shown, sizeof shown, "%.9g", json_real_value(j));
-        if (!strpbrk(shown, ".en")) strcat(shown, ".0");
+        real_text(json_real_value(j), shown, sizeof shown);
         got = shown;
     }
     cell_type plain = f->type;

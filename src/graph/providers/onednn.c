@@ -14,9 +14,9 @@ status onednn_claim(rewriter *w, op_node *n, size_t threads, error *err) {
 }
 
 status onednn_check(dnnl_status_t got, const char *what, error *err) {
-    static const char *const words[] = {"success",       "out of memory", "invalid arguments",
-                                        "unimplemented", "iterator ends", "runtime error",
-                                        "not required"};
+    static const char *const words[] = {
+        "success",       "out of memory", "invalid arguments", "not supported by it",
+        "iterator ends", "runtime error", "not required"};
     if (got == dnnl_success) return CHURON_OK;
     const size_t at = (size_t)got;
     return error_set(err, got == dnnl_out_of_memory ? CHURON_NO_MEMORY : CHURON_INTERNAL, "oneDNN: %s: %s",
