@@ -4,13 +4,12 @@
  *   cc score.c $(pkg-config --cflags --libs churon) -o score
  *   ./score BUNDLE < records.jsonl
  */
+#define _POSIX_C_SOURCE 200809L /* getline */
 #include <churon.h>
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-enum { MAX_LINE = 1 << 20 };
+#include <sys/types.h>
 
 static void print_error(const char *message) {
     printf("{\"error\": \"");
@@ -32,7 +31,9 @@ static void describe(const churon_pipeline *pipeline, const churon_pipeline_info
 }
 
 int main(int argc, char **argv) {
-    static char line[MAX_LINE];
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
     int exit_status = 1;
     churon_error err;
     churon_pipeline *pipeline = NULL;
@@ -47,10 +48,11 @@ int main(int argc, char **argv) {
     describe(pipeline, &info);
     if (churon_pipeline_session_open(&session, pipeline, false, &err) != CHURON_OK)
         goto failed; /* one a thread */
-    while (fgets(line, sizeof line, stdin)) {
+    while ((length = getline(&line, &room, stdin)) >= 0) {
         const char *answer;
         size_t n;
-        const churon_status st = churon_pipeline_run_json(session, line, strlen(line), 0, &answer, &n, &err);
+        const churon_status st =
+            churon_pipeline_run_json(session, line, (size_t)length, 0, &answer, &n, &err);
         if (st == CHURON_OK) {
             printf("%.*s\n", (int)n, answer);
         } else {
@@ -62,6 +64,7 @@ int main(int argc, char **argv) {
 failed:
     fprintf(stderr, "score: error: %s\n", err.message);
 cleanup:
+    free(line);
     churon_pipeline_session_close(session);
     churon_pipeline_close(pipeline);
     return exit_status;

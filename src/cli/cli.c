@@ -26,6 +26,19 @@ void cli_error(const char *fmt, ...) {
     va_end(ap);
 }
 
+const char *cli_size(uint64_t bytes, char buf[CLI_SIZE]) {
+    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    double size = (double)bytes / 1e3;
+    size_t unit = 0;
+    if (bytes < 1000) {
+        snprintf(buf, CLI_SIZE, "%u bytes", (unsigned)bytes);
+        return buf;
+    }
+    for (; size >= 999.95 && unit < 3; unit++) size /= 1e3;
+    snprintf(buf, CLI_SIZE, "%.1f %s", size, units[unit]);
+    return buf;
+}
+
 void cli_note(bool quiet, const char *fmt, ...) {
     if (quiet) return;
     va_list ap;

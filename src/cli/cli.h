@@ -7,6 +7,8 @@
 #include "base/json_out.h"
 #include "cli/args.h"
 
+enum { CLI_SIZE = 24 };
+
 /* "churon: error: ..." as one line; control characters of what came from outside become '?'. */
 void cli_error(const char *fmt, ...) PRINTF_LIKE(1, 2);
 /* Reports err (prefixed with the command's name) and returns the exit status that belongs to it: 2 when a
@@ -14,6 +16,8 @@ void cli_error(const char *fmt, ...) PRINTF_LIKE(1, 2);
 int cli_fail(const char *command, const error *err);
 /* The same for faults of what the command line names (a file, a model): always 1. */
 int cli_refuse(const char *command, const error *err);
+/* "412 bytes", "3.1 kB", "98.4 MB", "1.6 GB" (powers of 1000) into buf, which is returned. */
+const char *cli_size(uint64_t bytes, char buf[CLI_SIZE]);
 /* A line on stderr unless `quiet`. */
 void cli_note(bool quiet, const char *fmt, ...) PRINTF_LIKE(2, 3);
 

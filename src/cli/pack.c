@@ -122,13 +122,14 @@ static status make(const char *path, const pack_args *a, int *code, error *err) 
     files *f;
     pack_options o = {.zstd = a->zstd};
     pack_result r;
+    char size[CLI_SIZE];
     TRY(check_target(path, a->output, err));
     TRY(files_open(&f, path, err));
     status st = pack_write(f, a->output, &o, &r, err);
     files_close(f);
     TRY(st);
-    cli_note(a->common.quiet || a->common.json, "%s: %zu files, %.1f MB", a->output, r.entries,
-             (double)r.bytes / 1e6);
+    cli_note(a->common.quiet || a->common.json, "%s: %zu files, %s", a->output, r.entries,
+             cli_size(r.bytes, size));
     return show_pack(a->output, a, false, code, err);
 }
 

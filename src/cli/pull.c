@@ -32,9 +32,10 @@ static bool show(void *user, const pull_progress *p) {
 
 static int print(const pull_result *r, const arg_common *common) {
     const store_entry *e = &r->entry;
+    char size[CLI_SIZE];
     if (!common->json) {
-        cli_note(common->quiet, "%s:%s %s (%.1f MB, sha256 %s)", e->name, e->version,
-                 r->already ? "is in the store already" : "is in the store", (double)e->bytes / 1e6,
+        cli_note(common->quiet, "%s:%s %s (%s, sha256 %s)", e->name, e->version,
+                 r->already ? "is in the store already" : "is in the store", cli_size(e->bytes, size),
                  e->digest);
         return EXIT_YES;
     }

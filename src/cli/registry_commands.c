@@ -60,9 +60,9 @@ static status add_with(registry_args *a, const registry_add_options *o, error *e
     TRY(registry_add(a->r, a->words[0], o, &r, err));
     const store_entry *e = &r.entry;
     json_out j = json_out_begin(&a->out);
-    char line[2 * STORE_NAME_MAX + 160];
-    snprintf(line, sizeof line, "%s:%s %s (%.1f MB, digest %s)", e->name, e->version,
-             r.already ? "has this content already" : "is registered", (double)e->bytes / 1e6, e->digest);
+    char line[2 * STORE_NAME_MAX + 160], size[CLI_SIZE];
+    snprintf(line, sizeof line, "%s:%s %s (%s, digest %s)", e->name, e->version,
+             r.already ? "has this content already" : "is registered", cli_size(e->bytes, size), e->digest);
     json_out_object(&j, NULL);
     json_out_cstr(&j, "name", e->name);
     json_out_cstr(&j, "version", e->version);

@@ -160,19 +160,21 @@ void registry_print_audit(const str *json, str *text) {
 }
 
 void registry_print_gc(const str *json, str *text) {
+    char size[CLI_SIZE];
     json_t *o = parse(json), *list = json_object_get(o, "beyond_the_rules");
     bool dry = json_is_true(json_object_get(o, "dry_run"));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
         bool held = json_is_true(json_object_get(v, "held"));
-        str_fmt(text, "%s:%s  %.1f MB  %s\n", word(v, "name"), word(v, "version"),
-                (double)number(v, "bytes") / 1e6,
+        str_fmt(text, "%s:%s  %s  %s\n", word(v, "name"), word(v, "version"),
+                cli_size((uint64_t)number(v, "bytes"), size),
                 held  ? "stays: a running process uses it"
                 : dry ? "would be removed"
                       : "removed");
     }
-    str_fmt(text, "%lld versions removed, %lld contents %s, %.1f MB\n", number(o, "removed"),
-            number(o, "contents"), dry ? "could be freed" : "freed", (double)number(o, "freed_bytes") / 1e6);
+    str_fmt(text, "%lld versions removed, %lld contents %s, %s\n", number(o, "removed"),
+            number(o, "contents"), dry ? "could be freed" : "freed",
+            cli_size((uint64_t)number(o, "freed_bytes"), size));
     json_decref(o);
 }
 

@@ -156,13 +156,15 @@ static status check_line(const json_t *line, const char *file, size_t number, er
                              number, key);
     }
     const json_t *out = json_object_get(line, "out"), *refusal = json_object_get(line, "error");
-    if (!json_is_object(json_object_get(line, "in")) || (!out && !refusal) || (out && refusal) ||
-        (out && !json_is_object(out)) || (refusal && !json_is_string(refusal))) {
-        return error_set(err, CHURON_CORRUPT,
-                         "%s: line %zu: expected an object in, and an object out or a text error", file,
-                         number);
-    }
-    return CHURON_OK;
+    const json_t *name = json_object_get(line, "name"), *recorded = json_object_get(line, "trace");
+    const char *fault = NULL;
+    if (!json_is_object(json_object_get(line, "in"))) fault = "in: expected an object";
+    if (!out == !refusal) fault = "expected either out or error";
+    if (out && !json_is_object(out)) fault = "out: expected an object";
+    if (refusal && !json_string_length(refusal)) fault = "error: expected a text that is not empty";
+    if (name && !json_string_length(name)) fault = "name: expected a text that is not empty";
+    if (recorded && !json_is_object(recorded)) fault = "trace: expected an object of steps";
+    return fault ? error_set(err, CHURON_CORRUPT, "%s: line %zu: %s", file, number, fault) : CHURON_OK;
 }
 
 static status run_lines(const golden_run *g, const str *text, error *err) {

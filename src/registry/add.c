@@ -11,6 +11,7 @@
 #include "base/disk.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/yaml.h"
 #include "bundle/sign.h"
 #include "registry/db.h"
 #include "registry/origin.h"
@@ -25,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COPY_STEP = 1 << 20, SIGNATURES_MAX = 1 << 20 };
+enum { COPY_STEP = 1 << 20, SIGNATURES_MAX = 1 << 20, MANIFEST_MEMORY = 64 << 20 };
 
 /* Owner: the thread in registry_add. */
 typedef struct adding {
@@ -303,15 +304,43 @@ static status commit(adding *a, registry_added *out, error *err) {
     return store_load(&out->entry, str_cstr(&a->r->home), a->name, a->version, err);
 }
 
-/* Without a name: the last step of the source's path, without a model's ending. */
-static status choose_name(adding *a, error *err) {
-    if (a->o->name) {
-        TRY(db_check_word(a->o->name, "NAME", err));
-        snprintf(a->name, sizeof a->name, "%s", a->o->name);
-        return CHURON_OK;
+/* Appends the name that a bundle's manifest gives. Nothing where there is none that can be read: what is
+ * wrong with a manifest is said by whoever opens the bundle. */
+static status name_of_bundle(const files *f, str *name, error *err) {
+    arena memory = {.limit = MANIFEST_MEMORY};
+    yaml_node top;
+    str text = {0};
+    if (!files_find(f, PLACE_MANIFEST)) return CHURON_OK;
+    status st = files_read(f, PLACE_MANIFEST, YAML_MAX_BYTES, &text, err);
+    if (st == CHURON_OK &&
+        yaml_parse(&top, &memory, PLACE_MANIFEST, str_cstr(&text), text.len, NULL) == CHURON_OK) {
+        const yaml_node *node = top.kind == YAML_MAP ? yaml_get(&top, "name") : NULL;
+        if (node && node->kind == YAML_SCALAR) str_add(name, node->text, node->len);
+        st = str_check(name, err);
     }
-    place_name_from(files_path_of(a->from), files_kind_of(a->from) == FILES_FOLDER, a->name);
-    return CHURON_OK;
+    arena_free(&memory);
+    str_free(&text);
+    return st;
+}
+
+/* What was asked for, else the bundle's own, else the last step of the source's path without a model's
+ * ending. */
+static status choose_name(adding *a, error *err) {
+    str own = {0};
+    status st = CHURON_OK;
+    if (a->o->name) {
+        st = db_check_word(a->o->name, "NAME", err);
+        if (st == CHURON_OK) snprintf(a->name, sizeof a->name, "%s", a->o->name);
+        return st;
+    }
+    st = name_of_bundle(a->from, &own, err);
+    if (st == CHURON_OK && own.len && db_check_word(str_cstr(&own), "name", NULL) == CHURON_OK) {
+        snprintf(a->name, sizeof a->name, "%s", str_cstr(&own));
+    } else {
+        place_name_from(files_path_of(a->from), files_kind_of(a->from) == FILES_FOLDER, a->name);
+    }
+    str_free(&own);
+    return st;
 }
 
 status registry_add(registry *r, const char *source, const registry_add_options *o, registry_added *out,
@@ -323,6 +352,7 @@ status registry_add(registry *r, const char *source, const registry_add_options 
     if (st == CHURON_OK && !files_count(a.from)) {
         st = error_set(err, CHURON_INVALID, "%s: expected files, got an empty folder", source);
     }
+    if (st == CHURON_OK) st = place_check_model(a.from, err);
     if (st == CHURON_OK) st = choose_name(&a, err);
     if (st == CHURON_OK) st = make_own_folder(&a, err);
     if (st == CHURON_OK) st = take_contents(&a, err);

@@ -70,6 +70,10 @@ static const char *const grow_only[] = {"versions", "files",   "removed",  "alia
 
 /* ---- errors ----------------------------------------------------------------------------------------- */
 
+static bool is_full(int code) {
+    return code == ENOSPC || code == EDQUOT;
+}
+
 static status db_error(const registry *r, error *err) {
     int code = sqlite3_errcode(r->db) & 0xff; /* of NULL: SQLITE_NOMEM */
     const char *why = sqlite3_errmsg(r->db), *home = str_cstr(&r->home);
@@ -80,6 +84,10 @@ static status db_error(const registry *r, error *err) {
         return error_set(err, CHURON_BUSY,
                          "%s/registry.db: locked by another process for more than %d s. Try again", home,
                          WAIT_MS / 1000);
+    case SQLITE_IOERR:
+        if (!is_full(sqlite3_system_errno(r->db)))
+            return error_set(err, CHURON_IO, "%s/registry.db: %s", home, why);
+        /* fall through */
     case SQLITE_FULL:
         return error_set(err, CHURON_LIMIT, "%s/registry.db: the disk is full. Make room or set CHURON_HOME",
                          home);

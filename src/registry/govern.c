@@ -141,6 +141,21 @@ static status subject_of(registry *r, const char *ref, const char *right, versio
     return db_may(r, v->name, right, err);
 }
 
+/* A version that answers under a name of its own choosing cannot be rejected or archived. @latest only says
+ * which came last. */
+static status check_unnamed(registry *r, const version_row *v, const char *change, error *err) {
+    char alias[STORE_NAME_MAX + 1];
+    bool there;
+    TRY(db_word(r, alias, &there, err,
+                "SELECT alias FROM aliases WHERE version=? AND alias<>'latest' ORDER BY alias LIMIT 1", "i",
+                v->id));
+    if (!there) return CHURON_OK;
+    return error_set(
+        err, CHURON_INVALID,
+        "%s: expected a version to which no alias points, got %s:%s, which is %s@%s. Roll that back first",
+        change, v->name, v->version, v->name, alias);
+}
+
 static status write_verdict(registry *r, const char *ref, const char *verdict, const char *reason,
                             error *err) {
     version_row v;
@@ -151,6 +166,7 @@ static status write_verdict(registry *r, const char *ref, const char *verdict, c
                          "by: %s:%s: expected a verdict of somebody other than its author, got one of %s",
                          v.name, v.version, r->actor);
     }
+    if (strcmp(verdict, "rejected") == 0) TRY(check_unnamed(r, &v, "VERDICT: rejected", err));
     TRY(db_run(r, err, "INSERT INTO verdicts(version, verdict, time, actor, reason) VALUES(?,?,?,?,?)",
                "isiss", v.id, verdict, clock_unix(), r->actor, reason));
     ref_of(&v, subject);
@@ -167,8 +183,7 @@ status registry_approve(registry *r, const char *ref, bool approve, const char *
 static status check_stage(registry *r, const version_row *v, const char *stage, error *err) {
     static const char *const stages[] = {"draft", "staging", "production", "archived"};
     char verdict[STORE_NAME_MAX + 1];
-    int64_t pinned;
-    bool there, known = false;
+    bool known = false;
     for (size_t i = 0; i < 4; i++) known = known || strcmp(stage, stages[i]) == 0;
     if (!known) {
         return error_set(err, CHURON_INVALID,
@@ -180,13 +195,7 @@ static status check_stage(registry *r, const version_row *v, const char *stage, 
                          "STAGE: production: expected an approved version, got %s:%s, which %s", v->name,
                          v->version, verdict[0] ? "was rejected" : "nobody has approved");
     }
-    if (strcmp(stage, "archived") != 0) return CHURON_OK;
-    TRY(db_value(r, &pinned, &there, err, "SELECT count(*) FROM aliases WHERE version=? AND alias<>'latest'",
-                 "i", v->id));
-    if (!pinned) return CHURON_OK;
-    return error_set(err, CHURON_INVALID,
-                     "STAGE: archived: expected a version without aliases, got %s:%s, to which %lld point",
-                     v->name, v->version, (long long)pinned);
+    return strcmp(stage, "archived") == 0 ? check_unnamed(r, v, "STAGE: archived", err) : CHURON_OK;
 }
 
 static status write_stage(registry *r, const char *ref, const char *stage, const char *reason, error *err) {

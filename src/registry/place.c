@@ -118,10 +118,30 @@ static bool is_model(const char *path) {
     return n > 5 && (strcasecmp(path + n - 5, ".onnx") == 0 || strcasecmp(path + n - 5, ".gguf") == 0);
 }
 
+static bool begins_with_gguf(const files *f, const char *path) {
+    files_view v;
+    if (files_map(f, path, &v, NULL) != CHURON_OK) return false;
+    const bool begins = v.size >= 4 && memcmp(v.data, "GGUF", 4) == 0;
+    files_unmap(&v);
+    return begins;
+}
+
+status place_check_model(const files *f, error *err) {
+    const files_kind kind = files_kind_of(f);
+    bool known = kind == FILES_PACK || files_find(f, PLACE_MANIFEST) || files_find(f, "config.json");
+    for (size_t i = 0; i < files_count(f) && !known; i++) known = is_model(files_at(f, i)->path);
+    if (!known && kind == FILES_SINGLE) known = begins_with_gguf(f, files_at(f, 0)->path);
+    if (known) return CHURON_OK;
+    return error_set(err, CHURON_INVALID, "%s: expected %s, got %s", files_path_of(f),
+                     kind == FILES_FOLDER ? "a folder with bundle.yaml, config.json, an .onnx or a .gguf file"
+                                          : "an .onnx, .gguf or .churon file",
+                     kind == FILES_FOLDER ? "one without" : "another file");
+}
+
 const char *place_main(const files *folder) {
     const char *only = NULL;
     size_t n = 0;
-    if (files_find(folder, "bundle.yaml") || files_find(folder, "config.json")) return NULL;
+    if (files_find(folder, PLACE_MANIFEST) || files_find(folder, "config.json")) return NULL;
     for (size_t i = 0; i < files_count(folder); i++) {
         const char *path = files_at(folder, i)->path;
         if (!is_model(path)) continue;

@@ -17,6 +17,11 @@ MUST_USE status place_blob(const registry *r, const char *own, const char *diges
                            int64_t *mtime_ns, error *err);
 /* The digest of what the record lists: no byte is read but a pack's table. `placed`: what the model is. */
 MUST_USE status place_digest(const files *placed, const origin *record, char hex[DIGEST_HEX], error *err);
+#define PLACE_MANIFEST "bundle.yaml"
+
+/* CHURON_INVALID unless a model could be in it: a pack, an .onnx or .gguf file (or one that begins with
+ * GGUF), a folder with one of those, bundle.yaml or config.json. */
+MUST_USE status place_check_model(const files *f, error *err);
 /* The file of a folder that is the model by itself (registry_add_options.main), or NULL. */
 const char *place_main(const files *folder);
 MUST_USE status place_sync_tree(const char *folder, error *err);

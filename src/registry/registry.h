@@ -42,7 +42,7 @@ const char *registry_actor(const registry *r);
 typedef status (*registry_verify_fn)(void *user, const char *path, str *result, error *err);
 
 typedef struct registry_add_options {
-    const char *name;    /* NULL: from the source's name */
+    const char *name;    /* NULL: a bundle's own, else from the source's name */
     const char *version; /* NULL: one more than the highest number */
     const char *source;  /* where it came from; NULL: the path */
     const char *notes;   /* NULL: none */
@@ -96,7 +96,8 @@ MUST_USE status registry_rollback(registry *r, const char *name, const char *ali
  * (other than latest) points to it. */
 MUST_USE status registry_stage(registry *r, const char *ref, const char *stage, const char *reason,
                                error *err);
-/* By somebody other than the author of the version. A later verdict replaces an earlier one. */
+/* By somebody other than the author of the version. A later verdict replaces an earlier one. A version to
+ * which an alias (other than latest) points is not rejected: rolling back comes first. */
 MUST_USE status registry_approve(registry *r, const char *ref, bool approve, const char *reason, error *err);
 MUST_USE status registry_set_owner(registry *r, const char *name, const char *owner, error *err);
 

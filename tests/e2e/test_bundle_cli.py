@@ -81,6 +81,26 @@ def test_a_changed_version_does_not_answer(call, bundle, tmp_path):
         assert "expected what was registered" in call(*command, code=1).stderr
 
 
+@pytest.mark.parametrize("case, message", [
+    ({"in": {"k": 1}, "out": {"a": None, "k": 1}, "trace": 3}, "trace: expected an object of steps"),
+    ({"in": {"k": 1}, "error": ""}, "error: expected a text that is not empty"),
+    ({"in": {"k": 1}, "error": 3}, "error: expected a text"),
+    ({"in": {"k": 1}, "error": "x", "out": {}}, "expected either out or error"),
+    ({"in": {"k": 1}}, "expected either out or error"),
+    ({"in": [], "out": {}}, "in: expected an object"),
+    ({"in": {"k": 1}, "out": 1}, "out: expected an object"),
+    ({"in": {"k": 1}, "out": {}, "name": 7}, "name: expected a text"),
+])
+def test_golden_cases_are_what_they_should_be(call, bundle, case, message):
+    with open(bundle / "bundle.yaml", "a") as f:
+        f.write("golden: g.jsonl\n")
+    good = {"in": {"k": 1}, "out": {"a": None, "k": 1}}
+    (bundle / "g.jsonl").write_text(json.dumps(good) + "\n")
+    call("verify", bundle)
+    (bundle / "g.jsonl").write_text(f"{json.dumps(good)}\n{json.dumps(case)}\n")
+    assert f"g.jsonl: line 2: {message}" in call("verify", bundle, code=1).stderr
+
+
 def test_tolerances_name_outputs(call, bundle):
     with open(bundle / "bundle.yaml", "a") as f:
         f.write("tolerance: {kk: {abs: 1}}\n")

@@ -159,6 +159,25 @@ def test_wrong_usage(reg):
         assert text.startswith(f"Usage: churon registry {command}") and "Example:" in text
 
 
+def test_only_models_and_under_their_own_name(reg):
+    """A bundle is known by the name in its manifest; what no command could open is not taken in."""
+    (reg.folder / "photo.png").write_bytes(b"\x89PNG not a model")
+    (reg.folder / "notes").mkdir()
+    (reg.folder / "notes/readme.txt").write_text("no model here")
+    assert ".gguf" in reg("add", "photo.png", code=1)
+    assert "bundle.yaml" in reg("add", "notes", code=1)
+    assert not reg.versions("photo") and not reg.versions("notes")
+    (reg.folder / "weights").write_bytes(b"GGUF" + b"\0" * 60)
+    assert reg.json("add", "weights")["name"] == "weights"
+    (reg.folder / "one/bundle.yaml").write_text("name: fraud\n")
+    subprocess.run([reg.churon, "pack", "one", "-o", "some.churon"], cwd=reg.folder, check=True, capture_output=True)
+    assert reg.json("add", "one")["name"] == "fraud" and reg.json("add", "some.churon")["name"] == "fraud"
+    assert reg.json("add", "two", "--name", "other")["name"] == "other"
+    (reg.folder / "two/bundle.yaml").write_text("name: [\n")
+    assert reg.json("add", "two")["name"] == "two"
+    assert "bytes" in reg("add", "weights", "--name", "small") and "0.0" not in reg("add", "weights", "--name", "small2")
+
+
 # ---- who says what answers -------------------------------------------------------------------------------
 
 
@@ -181,9 +200,14 @@ def test_approval_alias_rollback(reg):
     assert "rejected" in reg("alias", "m", "canary", "1", code=1)
     assert "rejected" in reg("stage", "m:1", "production", code=1)
     reg("stage", "m:3", "production")
-    assert "aliases" in reg("stage", "m:3", "archived", code=1)
+    for change in (("stage", "m:3", "archived"), ("reject", "m:3", "--by", "rita")):
+        message = reg(*change, code=1)
+        assert "m@champion" in message and "Roll that back first" in message
+    reg("alias", "m", "champion", "2")
+    reg("reject", "m:3", "--by", "rita")
+    assert reg.json("show", "m:3")["verdict"] == "rejected"
     history = reg.json("show", "m@champion")["alias_history"]
-    assert [h["version"] for h in history if h["alias"] == "champion"] == ["1", "2", "3", "2", "1", "3"]
+    assert [h["version"] for h in history if h["alias"] == "champion"] == ["1", "2", "3", "2", "1", "3", "2"]
     assert any(h["reason"] == "drift" for h in history)
     reg.consistent()
 
