@@ -60,7 +60,7 @@ static double blocked_convolution(const conv *c, const tensor *out) {
 size_t cost_packed_bytes(const op_node *n) {
     if (n->def == &op_blocked_conv) {
         const blocked_conv *st = n->state;
-        const size_t bias = st->bias ? conv_blocks(st->c.out_channels) * CONV_BLOCK : 0;
+        const size_t bias = st->bias ? conv_bias_floats(&st->c) : 0;
         return (conv_packed_floats(&st->c) + bias) * sizeof(float);
     }
     if (n->def == &op_product || n->def == &op_product_int) {
@@ -71,7 +71,7 @@ size_t cost_packed_bytes(const op_node *n) {
     }
     if (n->def == &op_blocked_transpose) {
         const blocked_transpose *st = n->state;
-        size_t floats = st->bias ? conv_blocks(st->c.out_channels) * CONV_BLOCK : 0;
+        size_t floats = st->bias ? conv_bias_floats(&st->phases[0].c) : 0;
         for (size_t i = 0; i < st->n_phases; i++) floats += conv_packed_floats(&st->phases[i].c);
         return floats * sizeof(float);
     }

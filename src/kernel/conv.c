@@ -27,7 +27,7 @@ typedef struct conv_cut {
     size_t in_blocks;              /* of one group, the widest (planar: channels) */
     size_t run;
     size_t strip_h, strip_w; /* of the copied input */
-    size_t strip_floats;
+    size_t strip_floats, spread_floats;
 } conv_cut;
 
 static size_t div_up(size_t a, size_t b) {
@@ -100,6 +100,53 @@ bool conv_choose(const conv *c, conv_kind *kind) {
     size_t blocks = conv_blocks(in);
     if (!is_whole(c)) (void)window_cost(c, 2, &blocks);
     return blocks * taps <= MAX_RUNS;
+}
+
+/* ---- several pixels at once ------------------------------------------------------------------------- */
+
+bool conv_spreads(const conv *c) {
+    return (c->kind == CONV_BLOCKED || c->kind == CONV_PLANAR) && (c->across > 1 || c->every);
+}
+
+/* Columns of the kernel of a product that makes `across` pixels. */
+static size_t across_taps(const conv *c, size_t across) {
+    return (c->kernel_w - 1) * c->dilation_w + 1 + (across - 1) * c->stride_w;
+}
+
+size_t conv_across(const conv *c) {
+    if (c->groups != 1 || c->up_h != 0 || (c->kind != CONV_BLOCKED && c->kind != CONV_PLANAR)) return 1;
+    const size_t rows = c->kernel_h * (c->kind == CONV_PLANAR ? c->in_channels : conv_blocks(c->in_channels));
+    size_t best = 1, best_taps = c->kernel_w;
+    for (size_t n = 2; n * c->out_channels <= GEMM_PANEL; n++) {
+        const size_t taps = across_taps(c, n);
+        /* A fifth less at least, since the pixels have to be taken apart. */
+        const bool better = best == 1 ? 5 * taps < 4 * n * best_taps : taps * best < best_taps * n;
+        if (!better || rows * (c->kind == CONV_PLANAR ? 1 : taps) > MAX_RUNS) continue;
+        best = n;
+        best_taps = taps;
+    }
+    return best;
+}
+
+/* The convolution that a product computes: its channels are those of all pixels that it makes. */
+static conv product_of(const conv *c) {
+    conv v = *c;
+    if (!conv_spreads(c)) return v;
+    v.single = false;
+    v.activate = false;
+    if (c->every) {
+        v.out_channels *= c->up_h * c->up_w;
+        v.up_h = v.up_w = 0;
+        v.out_h = c->in_h;
+        v.out_w = c->in_w;
+        return v;
+    }
+    v.out_channels *= c->across;
+    v.kernel_w = across_taps(c, c->across);
+    v.dilation_w = 1;
+    v.stride_w = c->across * c->stride_w;
+    v.out_w = div_up(c->out_w, c->across);
+    return v;
 }
 
 /* ---- cutting ---------------------------------------------------------------------------------------- */
@@ -193,6 +240,11 @@ static conv_cut cut_of(const conv *c) {
     }
     const size_t fit = PART_BYTES / (t.k * GEMM_PANEL * sizeof(float));
     t.parts = div_up(t.panels, fit < 2 ? 2 : fit);
+    if (conv_spreads(c)) { /* a pixel's channels lie in several panels */
+        t.parts = 1;
+        t.spread_floats = (t.direct ? t.rows : t.columns) * t.panels * GEMM_PANEL;
+        return t;
+    }
     const size_t units = t.strips * t.column_strips * t.groups;
     if (t.parts * units < LEAST_UNITS) t.parts = smaller(div_up(LEAST_UNITS, units), div_up(t.panels, 2));
     return t;
@@ -200,14 +252,16 @@ static conv_cut cut_of(const conv *c) {
 
 size_t conv_units(const conv *c, size_t batch) {
     if (c->kind == CONV_WINOGRAD) return winograd_units(c, batch);
-    const conv_cut t = cut_of(c);
+    const conv v = product_of(c);
+    const conv_cut t = cut_of(&v);
     return batch * t.groups * t.strips * t.column_strips * t.parts;
 }
 
 size_t conv_scratch_floats(const conv *c) {
     if (c->kind == CONV_WINOGRAD) return winograd_scratch_floats(c);
-    const conv_cut t = cut_of(c);
-    return t.strip_floats + (c->kind == CONV_DEPTHWISE ? 0 : gemm_scratch_floats(t.k)) + 16;
+    const conv v = product_of(c);
+    const conv_cut t = cut_of(&v);
+    return t.strip_floats + t.spread_floats + (c->kind == CONV_DEPTHWISE ? 0 : gemm_scratch_floats(t.k)) + 16;
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------- */
@@ -223,9 +277,10 @@ static size_t packed_at(const conv *c, const conv_cut *t, size_t group) {
 
 size_t conv_packed_floats(const conv *c) {
     if (c->kind == CONV_WINOGRAD) return winograd_packed_floats(c);
-    const conv_cut t = cut_of(c);
+    const conv v = product_of(c);
+    const conv_cut t = cut_of(&v);
     if (c->kind == CONV_DEPTHWISE) return conv_blocks(c->out_channels) * t.k * CONV_BLOCK;
-    return packed_at(c, &t, t.groups);
+    return packed_at(&v, &t, t.groups);
 }
 
 /* Where a run of weights comes from: input channel and tap. */
@@ -247,34 +302,48 @@ static size_t list_sources(const conv *c, const conv_cut *t, size_t group, sourc
     return n;
 }
 
-/* The weight of output `own` and input `channel`, of all channels; NULL: they do not belong together. */
-static const float *weight_of(const conv *c, const float *weights, size_t own, size_t channel, size_t tap) {
+/* The weight of output `own` and input `channel`, of all channels; NULL: they do not belong together. v is
+ * c's product, whose outputs and taps these are. */
+static const float *weight_of(const conv *c, const conv *v, const float *weights, size_t own, size_t channel,
+                              size_t tap) {
+    if (conv_spreads(c) && !c->every) { /* the pixel's own taps begin later by its place */
+        const size_t pixel = own / c->out_channels, column = tap % v->kernel_w;
+        const size_t begin = pixel * c->stride_w, at = (column - begin) / c->dilation_w;
+        if (own >= v->out_channels || column < begin || (column - begin) % c->dilation_w || at >= c->kernel_w)
+            return NULL;
+        return weights +
+               ((own % c->out_channels * c->in_channels + channel) * c->kernel_h + tap / v->kernel_w) *
+                   c->kernel_w +
+               at;
+    }
+    c = v;
     const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
     if (own >= c->out_channels || channel < own / out * in || channel >= (own / out + 1) * in) return NULL;
     return weights + (own * in + channel - own / out * in) * c->kernel_h * c->kernel_w + tap;
 }
 
-static void pack_row(const conv *c, const conv_cut *t, const float *weights, size_t group, size_t panel,
-                     size_t channel, size_t tap, float *to) {
-    const size_t out = c->out_channels / c->groups, lane0 = panel * GEMM_PANEL;
+static void pack_row(const conv *c, const conv *v, const conv_cut *t, const float *weights, size_t group,
+                     size_t panel, size_t channel, size_t tap, float *to) {
+    const size_t out = v->out_channels / v->groups, lane0 = panel * GEMM_PANEL;
     const size_t first = t->windows ? group * t->panels * GEMM_PANEL : group * out;
     for (size_t l = 0; l < GEMM_PANEL; l++) {
-        const bool there = t->windows || lane0 + l < out;
-        const float *w = there ? weight_of(c, weights, first + lane0 + l, channel, tap) : NULL;
+        const bool there = (t->windows || lane0 + l < out) && channel < v->in_channels;
+        const float *w = there ? weight_of(c, v, weights, first + lane0 + l, channel, tap) : NULL;
         to[l] = w ? *w : 0.0f;
     }
 }
 
-static void pack_group(const conv *c, const conv_cut *t, const float *weights, size_t group, float *to) {
+static void pack_group(const conv *c, const conv *v, const conv_cut *t, const float *weights, size_t group,
+                       float *to) {
     source sources[MAX_RUNS];
-    const size_t taps = c->kernel_h * c->kernel_w;
-    const size_t n = c->kind == CONV_PLANAR ? 0 : list_sources(c, t, group, sources);
+    const size_t taps = v->kernel_h * v->kernel_w;
+    const size_t n = v->kind == CONV_PLANAR ? 0 : list_sources(v, t, group, sources);
     for (size_t p = 0; p < t->panels; p++) {
-        for (size_t k = 0; c->kind == CONV_PLANAR && k < t->k; k++, to += GEMM_PANEL)
-            pack_row(c, t, weights, group, p, k / taps, k % taps, to);
+        for (size_t k = 0; v->kind == CONV_PLANAR && k < t->k; k++, to += GEMM_PANEL)
+            pack_row(c, v, t, weights, group, p, k / taps, k % taps, to);
         for (size_t k = 0; k < n * t->run; k++, to += GEMM_PANEL) {
             const source *s = &sources[k / t->run];
-            pack_row(c, t, weights, group, p, s->channel + k % t->run, s->tap, to);
+            pack_row(c, v, t, weights, group, p, s->channel + k % t->run, s->tap, to);
         }
     }
 }
@@ -284,7 +353,8 @@ void conv_pack(const conv *c, const float *weights, float *out) {
         winograd_pack(c, weights, out);
         return;
     }
-    const conv_cut t = cut_of(c);
+    const conv v = product_of(c);
+    const conv_cut t = cut_of(&v);
     if (c->kind == CONV_DEPTHWISE) {
         for (size_t b = 0; b < conv_blocks(c->out_channels); b++) {
             for (size_t tap = 0; tap < t.k; tap++) {
@@ -296,7 +366,17 @@ void conv_pack(const conv *c, const float *weights, float *out) {
         }
         return;
     }
-    for (size_t g = 0; g < t.groups; g++) pack_group(c, &t, weights, g, out + packed_at(c, &t, g));
+    for (size_t g = 0; g < t.groups; g++) pack_group(c, &v, &t, weights, g, out + packed_at(&v, &t, g));
+}
+
+size_t conv_bias_floats(const conv *c) {
+    const conv v = product_of(c);
+    return conv_blocks(v.out_channels) * CONV_BLOCK;
+}
+
+void conv_pack_bias(const conv *c, const float *bias, float *out) {
+    const conv v = product_of(c);
+    for (size_t i = 0; i < v.out_channels; i++) out[i] = bias[i % c->out_channels];
 }
 
 /* ---- strips ----------------------------------------------------------------------------------------- */
@@ -338,8 +418,7 @@ static void copy_row(const float *from, ptrdiff_t x, size_t in_w, size_t width, 
     memset(to + (before + inside) * floats, 0, (width - before - inside) * floats * sizeof *to);
 }
 
-static void copy_strip(const conv_job *job, const conv_cut *t, const place *p, float *strip) {
-    const conv *c = job->c;
+static void copy_strip(const conv_job *job, const conv *c, const conv_cut *t, const place *p, float *strip) {
     const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK, plane = c->in_h * c->in_w * floats;
     const size_t planes = c->kind == CONV_PLANAR ? c->in_channels : conv_blocks(c->in_channels);
     const window w = window_of(c, t->windows, t->panels, p->group);
@@ -432,6 +511,31 @@ static void run_depthwise(const kernels *k, const conv_job *job, const conv_cut 
     }
 }
 
+/* What is the same in all rows of a unit; v is the convolution that the product computes. */
+static gemm product(const conv_job *job, const conv *v, const conv_cut *t, const place *p,
+                    const ptrdiff_t *runs, size_t n_runs) {
+    const size_t floats = v->kind == CONV_PLANAR ? 1 : CONV_BLOCK;
+    return (gemm){.n = v->single ? 1 : t->panels * GEMM_PANEL,
+                  .k = n_runs * t->run,
+                  .a_row = v->stride_w * floats,
+                  .a_k = v->kind == CONV_PLANAR ? v->dilation_w : 1,
+                  .runs = runs,
+                  .n_runs = n_runs,
+                  .run = t->run,
+                  .b = job->packed + packed_at(v, t, p->group),
+                  .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
+                  .low = v->low,
+                  .high = v->high};
+}
+
+/* Where the rows of a strip, or the image, begin. */
+static const float *rows_at(const conv_job *job, const conv *v, const conv_cut *t, const place *p,
+                            const float *strip) {
+    if (!t->direct) return strip;
+    const size_t begin = window_of(v, t->windows, t->panels, p->group).first;
+    return job->in + (p->image * conv_blocks(v->in_channels) + begin) * v->in_h * v->in_w * CONV_BLOCK;
+}
+
 static void run_products(const kernels *k, const conv_job *job, const conv_cut *t, const place *p,
                          const ptrdiff_t *runs, size_t n_runs, const float *strip, float *scratch) {
     const conv *c = job->c;
@@ -440,25 +544,11 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
                  to_next = c->single ? GEMM_PANEL : pixels * CONV_BLOCK;
     const size_t first = p->image * blocks + p->group * t->panels;
     const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK;
-    gemm g = {.n = c->single ? 1 : t->panels * GEMM_PANEL,
-              .k = n_runs * t->run,
-              .a_row = c->stride_w * floats,
-              .a_k = c->kind == CONV_PLANAR ? c->dilation_w : 1,
-              .runs = runs,
-              .n_runs = n_runs,
-              .run = t->run,
-              .b = job->packed + packed_at(c, t, p->group),
-              .c_row = step,
-              .c_panel = to_next,
-              .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
-              .add_row = step,
-              .add_panel = to_next,
-              .low = c->low,
-              .high = c->high};
+    gemm g = product(job, c, t, p, runs, n_runs);
+    g.a = rows_at(job, c, t, p, strip);
+    g.c_row = g.add_row = step;
+    g.c_panel = g.add_panel = to_next;
     if (t->direct) {
-        const size_t in_blocks = conv_blocks(c->in_channels);
-        const size_t begin = window_of(c, t->windows, t->panels, p->group).first;
-        g.a = job->in + (p->image * in_blocks + begin) * pixels * CONV_BLOCK;
         g.c = job->out + first * pixels * result_floats(c);
         g.add = job->add ? job->add + first * pixels * result_floats(c) : NULL;
         gemm_run(k, &g, p->row, p->row + p->rows, p->p0, p->p1, scratch);
@@ -481,31 +571,95 @@ static void run_products(const kernels *k, const conv_job *job, const conv_cut *
     }
 }
 
+/* ---- several pixels at once ------------------------------------------------------------------------- */
+
+/* One pixel's channels to its place in every block, zeros behind them. */
+static void put_pixel(const conv *c, const float *from, size_t plane, float *to) {
+    for (size_t o = 0; o < c->out_channels; o += CONV_BLOCK, to += plane) {
+        const size_t n = smaller(c->out_channels - o, CONV_BLOCK);
+        for (size_t l = 0; l < n; l++) to[l] = from[o + l];
+        for (size_t l = n; l < CONV_BLOCK; l++) to[l] = 0.0f;
+    }
+}
+
+/* Positions [0, n) of the product, the first at row y and column x of its own image, taken apart into the
+ * result. from: [n][columns]. */
+static void spread(const conv_job *job, const conv *v, size_t image, size_t y, size_t x, size_t n,
+                   const float *from, size_t columns) {
+    const conv *c = job->c;
+    const size_t high = c->every ? c->up_h : 1, wide = c->every ? c->up_w : c->across;
+    const size_t row = c->every ? c->full_w : c->out_w, plane = result_pixels(c) * result_floats(c);
+    float *out = job->out + image * conv_blocks(c->out_channels) * plane;
+    for (size_t i = 0; i < n; i++, x++) {
+        if (x == v->out_w) {
+            x = 0;
+            y++;
+        }
+        const size_t there = smaller(wide, row - x * wide);
+        for (size_t h = 0; h < high; h++) {
+            const float *pixel = from + i * columns + h * wide * c->out_channels;
+            float *to = out + ((y * high + h) * row + x * wide) * result_floats(c);
+            for (size_t w = 0; w < there; w++) {
+                if (c->single) {
+                    to[w] = pixel[w];
+                } else {
+                    put_pixel(c, pixel + w * c->out_channels, plane, to + w * CONV_BLOCK);
+                }
+            }
+        }
+    }
+}
+
+static void run_spread(const kernels *k, const conv_job *job, const conv *v, const conv_cut *t,
+                       const place *p, const ptrdiff_t *runs, size_t n_runs, const float *strip, float *made,
+                       float *scratch) {
+    const conv *c = job->c;
+    const size_t floats = v->kind == CONV_PLANAR ? 1 : CONV_BLOCK, columns = t->panels * GEMM_PANEL;
+    gemm g = product(job, v, t, p, runs, n_runs);
+    g.c = made;
+    g.c_row = columns;
+    g.c_panel = GEMM_PANEL;
+    const size_t rows = t->direct ? 1 : p->rows, n = t->direct ? p->rows : p->columns;
+    for (size_t i = 0; i < rows; i++) {
+        g.a = t->direct ? rows_at(job, v, t, p, strip) + p->row * CONV_BLOCK
+                        : strip + i * v->stride_h * t->strip_w * floats;
+        gemm_run(k, &g, 0, n, 0, t->panels, scratch);
+        if (c->activate) k->unary(c->function, c->p, c->q, made, made, n * columns);
+        const size_t y = t->direct ? p->row / v->out_w : p->row + i;
+        spread(job, v, p->image, y, t->direct ? p->row % v->out_w : p->column, n, made, columns);
+    }
+}
+
+/* ---- units ------------------------------------------------------------------------------------------ */
+
 void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch) {
     const conv *c = job->c;
     if (c->kind == CONV_WINOGRAD) {
         winograd_run(k, job, unit0, unit1, scratch);
         return;
     }
-    const conv_cut t = cut_of(c);
+    const conv v = product_of(c);
+    const conv_cut t = cut_of(&v);
     ptrdiff_t runs[MAX_RUNS];
     size_t n_runs = 0,
            listed = SIZE_MAX; /* the group whose runs they are; of one kind unless windows differ */
-    float *strip = scratch;
-    scratch += t.strip_floats;
+    float *strip = scratch, *made = strip + t.strip_floats;
+    scratch = made + t.spread_floats;
     size_t copied = SIZE_MAX;
     for (size_t unit = unit0; unit < unit1; unit++) {
-        const place p = place_of(c, &t, unit);
+        const place p = place_of(&v, &t, unit);
         if (listed == SIZE_MAX || (t.windows && listed != p.group)) {
-            n_runs = list_runs(c, &t, p.group, runs);
+            n_runs = list_runs(&v, &t, p.group, runs);
             listed = p.group;
         }
         if (!t.direct && p.strip != copied) {
-            copy_strip(job, &t, &p, strip);
+            copy_strip(job, &v, &t, &p, strip);
             copied = p.strip;
         }
         if (c->kind == CONV_DEPTHWISE) {
             run_depthwise(k, job, &t, &p, runs, strip);
+        } else if (conv_spreads(c)) {
+            run_spread(k, job, &v, &t, &p, runs, n_runs, strip, made, scratch);
         } else {
             run_products(k, job, &t, &p, runs, n_runs, strip, scratch);
         }

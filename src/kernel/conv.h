@@ -36,6 +36,12 @@ typedef struct conv {
     /* Where up_h is not 0, pixel (y, x) of the result is (y*up_h + at_h, x*up_w + at_w) of an image of
      * full_h x full_w, of which nothing else is written. Blocked input only. */
     size_t up_h, up_w, at_h, at_w, full_h, full_w;
+    /* Where output channels are few, one product makes several pixels, so that they fill a vector: `across`
+     * of a row (see conv_across; 0 or 1: one), or where `every` is set all up_h x up_w places, of a kernel of
+     * one tap; at_h and at_w are 0 then, and weights are [up_h][up_w][out_channels][in_channels]. Nothing can
+     * be added to such a result. Taps of 0 stand where a pixel of the product does not read. */
+    size_t across;
+    bool every;
     bool single;     /* the one output channel is written as a plane, not as a block. Not CONV_DEPTHWISE */
     float low, high; /* limits of the output; -INFINITY and INFINITY: none */
     bool activate;   /* then `function` of every output, with its parameters */
@@ -45,9 +51,17 @@ typedef struct conv {
 
 /* Which kind can do it; none (false) where input channels times taps are very many. */
 bool conv_choose(const conv *c, conv_kind *kind);
+/* How many pixels a product of a convolution of that kind should make; what to set `across` to. */
+size_t conv_across(const conv *c);
+/* A product makes more than one pixel. */
+bool conv_spreads(const conv *c);
 size_t conv_packed_floats(const conv *c);
 /* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]. */
 void conv_pack(const conv *c, const float *weights, float *out);
+
+/* One number an output channel, as conv_job reads them: [conv_bias_floats], which was zero. */
+size_t conv_bias_floats(const conv *c);
+void conv_pack_bias(const conv *c, const float *bias, float *out);
 
 /* Work is cut into units, numbered [0, conv_units): any thread may take any unit. */
 size_t conv_units(const conv *c, size_t batch);
@@ -57,7 +71,7 @@ size_t conv_scratch_floats(const conv *c);
 typedef struct conv_job {
     const conv *c;
     const float *packed;
-    const float *bias; /* [out_channels rounded up to 16] or NULL */
+    const float *bias; /* packed, or NULL */
     const float *in;
     const float *add; /* laid out as the output, or NULL; may be the output */
     float *out;       /* blocked, or planar if c->single */

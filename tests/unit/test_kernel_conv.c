@@ -72,6 +72,8 @@ static float limited(const conv *c, float v) {
 
 static void check_conv(conv *c, size_t batch, bool extras) {
     assert_true(conv_choose(c, &c->kind));
+    c->across = conv_across(c);
+    const bool spreads = conv_spreads(c);
     const size_t in_pixels = c->in_h * c->in_w;
     const size_t out_pixels = c->up_h ? c->full_h * c->full_w : c->out_h * c->out_w;
     const size_t in_blocks = conv_blocks(c->in_channels), out_blocks = conv_blocks(c->out_channels);
@@ -86,7 +88,12 @@ static void check_conv(conv *c, size_t batch, bool extras) {
     }
     const size_t floats = batch * out_blocks * 16 * out_pixels;
     float *out = take(&memory[3], floats, false), *add = take(&memory[4], floats, true);
-    float *bias = take(&memory[5], out_blocks * 16, true);
+    float *bias = take(&memory[5], conv_bias_floats(c), false);
+    float numbers[512];
+    assert_true(c->out_channels <= 512);
+    for (size_t i = 0; i < c->out_channels; i++) numbers[i] = next_value();
+    memset(bias, 0, conv_bias_floats(c) * sizeof *bias);
+    conv_pack_bias(c, numbers, bias);
     memory[6] = guard_new(conv_packed_floats(c) * sizeof(float), 64, true);
     conv_pack(c, weights, memory[6].data);
     memory[7] = guard_new(conv_scratch_floats(c) * sizeof(float), 64, true);
@@ -100,7 +107,7 @@ static void check_conv(conv *c, size_t batch, bool extras) {
                           .packed = memory[6].data,
                           .bias = extras ? bias : NULL,
                           .in = c->kind == CONV_PLANAR ? planar : blocked,
-                          .add = extras ? add : NULL,
+                          .add = extras && !spreads ? add : NULL,
                           .out = out,
                           .batch = batch};
     const size_t units = conv_units(c, batch);
@@ -120,7 +127,8 @@ static void check_conv(conv *c, size_t batch, bool extras) {
                                           ? n * out_pixels + place
                                           : ((n * out_blocks + o / 16) * out_pixels + place) * 16 + o % 16;
                     float v = expected(c, planar, weights, n, o, i / c->out_w, i % c->out_w);
-                    if (extras) v = v + bias[o] + add[at];
+                    if (extras) v = v + numbers[o];
+                    if (extras && !spreads) v = v + add[at];
                     v = limited(c, v);
                     if (v != out[at]) {
                         fail_msg("%s: image %zu channel %zu pixel %zu of %zux%zu: expected %a, got %a",
@@ -215,6 +223,83 @@ static void test_places(void **state) {
         c.full_h = 2 * c.out_h;
         c.full_w = 3 * c.out_w;
         check_conv(&c, 2, i % 3 == 0);
+    }
+}
+
+/* Few outputs: several pixels of a row at once, of one channel and of blocks, planar and blocked input. */
+static void test_across(void **state) {
+    (void)state;
+    conv list[] = {
+        square(16, 1, 1, 9, 40, 3, 1, 1, 1), square(33, 1, 1, 5, 21, 3, 1, 1, 1),
+        square(8, 8, 1, 7, 19, 5, 1, 1, 2),  square(20, 3, 1, 6, 13, 5, 1, 2, 4),
+        square(1, 1, 1, 4, 90, 7, 2, 1, 3),  square(3, 5, 1, 8, 33, 7, 2, 1, 0),
+        square(8, 2, 1, 3, 5, 3, 1, 1, 1),
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        conv c = list[i];
+        assert_true(conv_choose(&c, &c.kind) && conv_across(&c) > 1);
+        for (size_t k = 0; k < 2; k++) {
+            c.single = k == 0 && c.out_channels == 1;
+            check_conv(&c, 1 + k, i % 2 == k);
+        }
+    }
+    conv line = square(1, 1, 1, 1, 3000, 1, 2, 1, 0);
+    line.kernel_w = 256;
+    line.single = true;
+    line.out_w = (3000 - 256) / 2 + 1;
+    check_conv(&line, 1, true);
+    assert_int_equal(line.across, 16);
+    conv no = square(16, 1, 1, 8, 8, 1, 1, 1, 0); /* nothing in common between neighbours */
+    assert_true(conv_choose(&no, &no.kind) && conv_across(&no) == 1);
+}
+
+/* All places within a stride at once: what one convolution for each gives. */
+static void test_every(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        const size_t out = i % 3 == 0 ? 1 : i % 3 == 1 ? 5 : 24, places = 6, batch = 2;
+        conv c = square(24, out, 1, 9, 23, 1, 1, 1, 0);
+        c.single = out == 1;
+        c.low = i < 3 ? -INFINITY : -0.25f;
+        c.high = i < 3 ? INFINITY : 0.5f;
+        c.up_h = 2;
+        c.up_w = 3;
+        c.full_h = 2 * c.out_h;
+        c.full_w = 3 * c.out_w;
+        assert_true(conv_choose(&c, &c.kind));
+        const size_t floats = batch * (c.single ? 1 : conv_blocks(out) * 16) * c.full_h * c.full_w;
+        guarded memory[8];
+        float *in = take(&memory[0], batch * 32 * 9 * 23, true),
+              *weights = take(&memory[1], places * out * 24, true);
+        float *want = take(&memory[2], floats, false), *got = take(&memory[3], floats, false);
+        conv all = c;
+        all.every = true;
+        memory[4] = guard_new(conv_packed_floats(&all) * sizeof(float), 64, true);
+        memory[5] = guard_new(conv_scratch_floats(&all) * sizeof(float), 64, true);
+        memory[6] = guard_new(conv_packed_floats(&c) * sizeof(float), 64, true);
+        memory[7] = guard_new(conv_scratch_floats(&c) * sizeof(float), 64, true);
+        for (size_t p = 0; p < places; p++) {
+            c.at_h = p / 3;
+            c.at_w = p % 3;
+            conv_pack(&c, weights + p * out * 24, memory[6].data);
+            const conv_job job = {.c = &c, .packed = memory[6].data, .in = in, .out = want, .batch = batch};
+            conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, batch), memory[7].data);
+        }
+        conv_pack(&all, weights, memory[4].data);
+        const conv_job job = {.c = &all, .packed = memory[4].data, .in = in, .out = got, .batch = batch};
+        for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+            const kernels *k = kernels_for((kernel_isa)isa);
+            if (!k) continue;
+            for (size_t f = 0; f < floats; f++) got[f] = NAN;
+            conv_run(k, &job, 1, conv_units(&all, batch), memory[5].data);
+            conv_run(k, &job, 0, 1, memory[5].data);
+            for (size_t f = 0; f < floats; f++) {
+                if (got[f] != want[f])
+                    fail_msg("%s: %zu outputs, float %zu: expected %a, got %a", k->name, out, f,
+                             (double)want[f], (double)got[f]);
+            }
+        }
+        for (size_t k = 0; k < 8; k++) guard_free(&memory[k]);
     }
 }
 
@@ -418,10 +503,16 @@ static void test_pool_row(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_places),           cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_layout_and_back),  cmocka_unit_test(test_winograd),
-        cmocka_unit_test(test_winograd_kernels), cmocka_unit_test(test_pool_row),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_across),
+        cmocka_unit_test(test_every),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_layout_and_back),
+        cmocka_unit_test(test_winograd),
+        cmocka_unit_test(test_winograd_kernels),
+        cmocka_unit_test(test_pool_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,24 @@ static bool set_phase(const blocked_transpose *st, size_t y, size_t x, conv *c, 
     return conv_choose(c, &c->kind) && c->kind == CONV_BLOCKED;
 }
 
+/* Without overlap, and where channels do not fill blocks: one product makes all pixels of a place. */
+static bool at_once(const blocked_transpose *st, conv *c) {
+    const size_t places = st->stride_h * st->stride_w, out = st->c.out_channels;
+    if (st->kernel_h != st->stride_h || st->kernel_w != st->stride_w || st->pad_top || st->pad_left ||
+        st->end_h || st->end_w || st->more_h || st->more_w ||
+        conv_blocks(places * out) >= places * conv_blocks(out))
+        return false;
+    *c = st->c;
+    c->kernel_h = c->kernel_w = 1;
+    c->up_h = st->stride_h;
+    c->up_w = st->stride_w;
+    c->every = true;
+    return conv_choose(c, &c->kind) && c->kind == CONV_BLOCKED;
+}
+
 bool blocked_transpose_choose(const blocked_transpose *st) {
     conv c;
+    if (at_once(st, &c)) return true;
     residue r[2] = {{0}};
     for (size_t y = 0; y < st->stride_h; y++) {
         for (size_t x = 0; x < st->stride_w; x++) {
@@ -61,7 +77,17 @@ bool blocked_transpose_choose(const blocked_transpose *st) {
     return true;
 }
 
-/* The taps of a phase, from ONNX's [in, out, kernel_h, kernel_w] to a convolution's order. */
+/* From ONNX's [in, out, kernel_h, kernel_w]: every tap as an output of its own. */
+static void pick_all(const blocked_transpose *st, const float *weights, float *to) {
+    const size_t in = st->c.in_channels, out = st->c.out_channels, taps = st->kernel_h * st->kernel_w;
+    for (size_t t = 0; t < taps; t++) {
+        for (size_t o = 0; o < out; o++) {
+            for (size_t i = 0; i < in; i++) *to++ = weights[(i * out + o) * taps + t];
+        }
+    }
+}
+
+/* The taps of a phase, in a convolution's order. */
 static void pick_taps(const blocked_transpose *st, const residue r[2], const float *weights, float *to) {
     const size_t in = st->c.in_channels, out = st->c.out_channels;
     for (size_t o = 0; o < out; o++) {
@@ -76,7 +102,9 @@ static void pick_taps(const blocked_transpose *st, const residue r[2], const flo
 }
 
 status blocked_transpose_pack(blocked_transpose *st, const float *weights, error *err) {
-    const size_t n = st->stride_h * st->stride_w,
+    conv whole;
+    const bool once = at_once(st, &whole);
+    const size_t n = once ? 1 : st->stride_h * st->stride_w,
                  all = st->c.in_channels * st->c.out_channels * st->kernel_h * st->kernel_w;
     float *taps = mem_calloc(all, sizeof *taps);
     st->phases = mem_calloc(n, sizeof *st->phases);
@@ -85,8 +113,13 @@ status blocked_transpose_pack(blocked_transpose *st, const float *weights, error
     for (size_t i = 0; i < n && made == CHURON_OK; i++) {
         residue r[2] = {{0}};
         conv *c = &st->phases[i].c;
-        (void)set_phase(st, i / st->stride_w, i % st->stride_w, c, r);
-        pick_taps(st, r, weights, taps);
+        if (once) {
+            *c = whole;
+            pick_all(st, weights, taps);
+        } else {
+            (void)set_phase(st, i / st->stride_w, i % st->stride_w, c, r);
+            pick_taps(st, r, weights, taps);
+        }
         st->phases[i].weights = mem_aligned(64, conv_packed_floats(c) * sizeof(float));
         if (!st->phases[i].weights) {
             made = error_no_memory(err, "transposed convolution", 0);

@@ -164,12 +164,12 @@ static bool read_conv(const op_node *n, blocked_conv *st) {
 
 static status pack_conv(const op_node *n, blocked_conv *st, error *err) {
     const tensor *w = node_f32_constant(n, 1), *bias = node_f32_constant(n, 2);
-    const size_t floats = conv_packed_floats(&st->c), channels = conv_blocks(st->c.out_channels) * CONV_BLOCK;
+    const size_t floats = conv_packed_floats(&st->c);
     st->weights = mem_aligned(64, floats * sizeof(float));
-    st->bias = bias ? mem_calloc(channels, sizeof(float)) : NULL;
+    st->bias = bias ? mem_calloc(conv_bias_floats(&st->c), sizeof(float)) : NULL;
     if (!st->weights || (bias && !st->bias)) return ir_no_memory(err);
     conv_pack(&st->c, w->data, st->weights);
-    if (bias) memcpy(st->bias, bias->data, st->c.out_channels * sizeof(float));
+    if (bias) conv_pack_bias(&st->c, bias->data, st->bias);
     return CHURON_OK;
 }
 
@@ -186,6 +186,7 @@ static status lower_conv(layout *l, op_node *n, error *err) {
     if (!st) return ir_no_memory(err);
     *st = read;
     if (layout_worth_winograd(l, n, &st->c)) st->c.kind = CONV_WINOGRAD;
+    st->c.across = conv_across(&st->c);
     status made = pack_conv(n, st, err);
     ir_value *x = n->inputs[0], *y;
     if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = layout_need_twin(l, n, n->inputs[0], &x, err);
@@ -256,9 +257,10 @@ static status lower_transpose(layout *l, op_node *n, error *err) {
     const tensor *bias = node_f32_constant(n, 2);
     status made = blocked_transpose_pack(st, node_f32_constant(n, 1)->data, err);
     if (made == CHURON_OK && bias) {
-        st->bias = mem_calloc(conv_blocks(st->c.out_channels) * CONV_BLOCK, sizeof(float));
+        const conv *c = &st->phases[0].c;
+        st->bias = mem_calloc(conv_bias_floats(c), sizeof(float));
         if (!st->bias) made = ir_no_memory(err);
-        if (st->bias) memcpy(st->bias, bias->data, st->c.out_channels * sizeof(float));
+        if (st->bias) conv_pack_bias(c, bias->data, st->bias);
     }
     ir_value *x, *y;
     if (made == CHURON_OK) made = layout_need_twin(l, n, n->inputs[0], &x, err);

@@ -21,7 +21,10 @@ static bool is_plain(const blocked_conv *st) {
 static op_node *addable(const rewriter *w, const ir_value *v, const op_node *reader) {
     op_node *n = v->producer;
     const blocked_conv *st = conv_state(n);
-    return st && n->n_inputs == 1 && is_plain(st) && rewrite_only_reader(w, v) == reader ? n : NULL;
+    return st && n->n_inputs == 1 && is_plain(st) && !conv_spreads(&st->c) &&
+                   rewrite_only_reader(w, v) == reader
+               ? n
+               : NULL;
 }
 
 /* The later one of two convolutions takes the other's result in: it is warm. */
