@@ -69,6 +69,10 @@ struct gemm_tile {
     const float *add;
     size_t add_row, add_panel;
     float low, high;
+    /* Lines that may be fetched into the second-level cache meanwhile, one for each value of k: weights that
+     * are read next. Convolutions' (ROWS_16, ROWS_32) are there already. */
+    const char *ahead;
+    size_t ahead_step; /* bytes */
 };
 
 #endif

@@ -152,6 +152,10 @@ static void test_matrices(void **state) {
             open_product(&p, rows[i], columns[j], 1, k, k, 1, false, (i + j) % 2 == 0);
             run_everywhere(&p);
             close_product(&p);
+            open_product(&p, rows[i], columns[j], 1, k, 1024, 1, false,
+                         j % 2 == 0); /* in one set of a cache */
+            run_everywhere(&p);
+            close_product(&p);
             open_product(&p, rows[i], columns[j], 1, depths[j], 1, rows[i], false,
                          j % 2 == 0); /* A transposed */
             run_everywhere(&p);

@@ -47,11 +47,13 @@ INLINE const float *row_at(const float *a, const row_steps *s, int i) {
 INLINE void tile_run(gemm_rows kind, int T, const gemm_tile *t) {
     const size_t k_step = kind == GEMM_ROWS_PACKED ? (size_t)T : 1;
     const row_steps steps = steps_of(kind, t->a_row);
+    const bool fetches = kind == GEMM_ROWS_PACKED || kind == GEMM_ROWS_ANY;
     const size_t columns = (size_t)__builtin_popcount(t->mask);
     const __m256i mask[HALVES] = {vec_tail(columns), vec_tail(columns > VEC ? columns - VEC : 0)};
     __m256 acc[HALVES][ROWS];
     UNROLL
     for (int i = 0; i < T; i++) {
+        if (fetches) _mm_prefetch((const char *)(t->c + (size_t)i * t->c_row), _MM_HINT_T0);
         UNROLL
         for (int h = 0; h < HALVES; h++) {
             acc[h][i] =
@@ -59,10 +61,14 @@ INLINE void tile_run(gemm_rows kind, int T, const gemm_tile *t) {
         }
     }
     const float *b = t->b;
+    const char *ahead = t->ahead;
+    const size_t ahead_step = t->ahead_step;
     for (size_t s = 0; s < t->n_runs; s++) {
         const float *a = t->a + t->runs[s];
         for (size_t j = t->run; j > 0; j--, a += k_step, b += GEMM_PANEL) {
             const __m256 w0 = _mm256_load_ps(b), w1 = _mm256_load_ps(b + VEC);
+            if (fetches) _mm_prefetch(ahead, _MM_HINT_T1);
+            ahead += ahead_step;
             UNROLL
             for (int i = 0; i < T; i++) {
                 const __m256 x = _mm256_set1_ps(*row_at(a, &steps, i));

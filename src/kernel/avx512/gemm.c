@@ -51,25 +51,30 @@ INLINE const float *row_at(const float *a, const row_steps *s, int i) {
 INLINE void tile_run(gemm_rows kind, int T, int R, const gemm_tile *t) {
     const size_t k_step = kind == GEMM_ROWS_PACKED ? (size_t)T : 1;
     const row_steps steps = steps_of(kind, t->a_row);
+    const bool fetches = kind == GEMM_ROWS_PACKED || kind == GEMM_ROWS_ANY;
     __m512 acc[4][ROWS];
     UNROLL
     for (int r = 0; r < R; r++) {
         const __mmask16 mask = r + 1 == R ? t->mask : (__mmask16)0xffff;
         UNROLL
         for (int i = 0; i < T; i++) {
-            acc[r][i] =
-                t->first ? _mm512_setzero_ps()
-                         : _mm512_maskz_loadu_ps(mask, t->c + (size_t)i * t->c_row + (size_t)r * t->c_panel);
+            const float *c = t->c + (size_t)i * t->c_row + (size_t)r * t->c_panel;
+            if (fetches) _mm_prefetch((const char *)c, _MM_HINT_T0); /* 4 % where C leaves L2 */
+            acc[r][i] = t->first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, c);
         }
     }
     const float *b = t->b;
     const size_t b_panel = t->b_panel;
+    const char *ahead = t->ahead;
+    const size_t ahead_step = t->ahead_step;
     for (size_t s = 0; s < t->n_runs; s++) {
         const float *a = t->a + t->runs[s];
         for (size_t j = t->run; j > 0; j--, a += k_step, b += GEMM_PANEL) {
             __m512 w[4];
             UNROLL
             for (int r = 0; r < R; r++) w[r] = _mm512_load_ps(b + (size_t)r * b_panel);
+            if (fetches) _mm_prefetch(ahead, _MM_HINT_T1);
+            ahead += ahead_step;
             UNROLL
             for (int i = 0; i < T; i++) {
                 const __m512 x = _mm512_set1_ps(*row_at(a, &steps, i));
@@ -104,10 +109,11 @@ typedef void (*gemm_fn)(const gemm_tile *t);
     SIX(TILE, kind, 1)                                                                                       \
     MORE(TILE, kind, 1)                                                                                      \
     SIX(TILE, kind, 2)                                                                                       \
-    MORE(TILE, kind, 2) SIX(TILE, kind, 4) static const gemm_fn tiles_##kind[3][ROWS] = {                    \
-        {SIX(NAME, kind, 1) MORE(NAME, kind, 1)},                                                            \
-        {SIX(NAME, kind, 2) MORE(NAME, kind, 2)},                                                            \
-        {SIX(NAME, kind, 4)}};
+    MORE(TILE, kind, 2)                                                                                      \
+    SIX(TILE, kind, 4)                                                                                       \
+    static const gemm_fn tiles_##kind[3][ROWS] = {{SIX(NAME, kind, 1) MORE(NAME, kind, 1)},                  \
+                                                  {SIX(NAME, kind, 2) MORE(NAME, kind, 2)},                  \
+                                                  {SIX(NAME, kind, 4)}};
 
 TILES(16)
 TILES(32)
