@@ -1,9 +1,17 @@
-/* image_decoder.c: ImageDecoder for formats without compression: BMP (8, 24, 32 bits), PNM (P5, P6) and
- * baseline TIFF (grey or RGB, 8 bits, in strips). Compressed formats are refused by name. Hostile bytes:
- * every offset and size is checked against the stream before it is read. */
+/* image_decoder.c: ImageDecoder: what the room `media` decodes (JPEG, PNG, WebP, GIF, BMP), and read here PNM
+ * (P4, P5, P6) and baseline TIFF (grey or RGB, 8 bits, in strips, no compression). JPEG 2000 and compressed
+ * TIFF are refused by name. Pixels are as stored, without the turn of EXIF, and alpha is left out, as the
+ * standard's reference has them. A stream that cannot be decoded is an error that says why, where the
+ * standard would have an empty picture go on through the graph. Hostile bytes: every offset and size is
+ * checked against the stream and the run's limit before memory is asked for. */
 #include "base/mem.h"
+#include "graph/exec.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
+
+#if CHURON_MEDIA
+#include "media/image.h"
+#endif
 
 #include <string.h>
 
@@ -23,19 +31,17 @@ typedef struct stream {
 /* A decoded picture as it lies in the stream: row y begins at offset row0 + y * step. */
 typedef struct picture {
     int64_t width, height;
-    int64_t row0, step;      /* step < 0: bottom up */
-    unsigned channels;       /* bytes a pixel */
-    bool blue_first, strips; /* strips: rows are found through the strip table */
-    const uint8_t *palette;  /* 4 bytes an entry: blue, green, red, 0; NULL: none */
-    size_t n_palette;
+    int64_t row0, step;
+    unsigned channels; /* bytes a pixel */
+    bool bits, strips; /* bits: one a pixel, 1 is black; strips: rows are found through the strip table */
     size_t strip_table, n_strips, rows_per_strip;
 } picture;
 
 static status decoder_prepare(op_node *n, error *err) {
-    static const char *const names[] = {"RGB", "BGR", "Grayscale", NULL};
+    static const char *const formats[] = {"RGB", "BGR", "Grayscale", NULL};
     decoder_state *st = nn_state(n, sizeof *st, err);
     if (!st) return CHURON_NO_MEMORY;
-    return op_attr_choice(n, "pixel_format", names, PIXEL_RGB, &st->format, err);
+    return op_attr_choice(n, "pixel_format", formats, PIXEL_RGB, &st->format, err);
 }
 
 static status decoder_infer(op_shapes *s, error *err) {
@@ -67,31 +73,6 @@ static const char *check_sides(const picture *p) {
                : NULL;
 }
 
-static const char *read_bmp(const stream *in, picture *p) {
-    size_t header = number(in, 14, 4), bits = number(in, 28, 2), compression = number(in, 30, 4);
-    int64_t height = (int32_t)number(in, 22, 4);
-    if (in->n < 54 || header < 40) return "a header of at least 40 bytes";
-    *p = (picture){.width = (int32_t)number(in, 18, 4),
-                   .height = height < 0 ? -height : height,
-                   .channels = (unsigned)bits / 8,
-                   .blue_first = true};
-    if (check_sides(p)) return check_sides(p);
-    if (compression != 0 || (bits != 8 && bits != 24 && bits != 32))
-        return "8, 24 or 32 bits without compression";
-    p->step = (p->width * (int64_t)bits + 31) / 32 * 4;
-    p->row0 = number(in, 10, 4);
-    if (bits == 8) {
-        size_t at = 14 + header, used = number(in, 46, 4);
-        p->n_palette = used && used < 256 ? used : 256;
-        if (at > in->n || p->n_palette * 4 > in->n - at) return "a whole palette";
-        p->palette = in->data + at;
-    }
-    int64_t end = p->row0 + p->step * p->height;
-    if (end > (int64_t)in->n) return "all rows";
-    if (height > 0) p->row0 += p->step * (p->height - 1), p->step = -p->step;
-    return NULL;
-}
-
 /* A decimal number behind blanks and comments. */
 static bool pnm_number(const stream *in, size_t *at, int64_t *out) {
     for (; *at < in->n; ++*at) {
@@ -111,13 +92,12 @@ static bool pnm_number(const stream *in, size_t *at, int64_t *out) {
 static const char *read_pnm(const stream *in, picture *p) {
     size_t at = 2;
     int64_t most;
-    *p = (picture){.channels = in->data[1] == '6' ? 3 : 1};
-    if (!pnm_number(in, &at, &p->width) || !pnm_number(in, &at, &p->height) || !pnm_number(in, &at, &most))
-        return "width, height and a greatest value";
+    *p = (picture){.channels = in->data[1] == '6' ? 3 : 1, .bits = in->data[1] == '4'};
+    if (!pnm_number(in, &at, &p->width) || !pnm_number(in, &at, &p->height)) return "width and height";
     if (check_sides(p)) return check_sides(p);
-    if (most != 255) return "a greatest value of 255";
+    if (!p->bits && (!pnm_number(in, &at, &most) || most != 255)) return "a greatest value of 255";
     p->row0 = (int64_t)at + 1;
-    p->step = p->width * p->channels;
+    p->step = p->bits ? (p->width + 7) / 8 : p->width * p->channels;
     return p->row0 + p->step * p->height > (int64_t)in->n ? "all rows" : NULL;
 }
 
@@ -177,16 +157,13 @@ static const uint8_t *row_of(const stream *in, const picture *p, int64_t y) {
     return in->data + at;
 }
 
-static void store_pixel(const picture *p, const uint8_t *from, int format, uint8_t *to) {
+static void store_pixel(const picture *p, const uint8_t *row, int64_t k, int format, uint8_t *to) {
+    const uint8_t *from = row + k * p->channels;
     uint8_t r, g, b;
-    if (p->palette) {
-        const uint8_t *entry = p->palette + 4 * (from[0] < p->n_palette ? from[0] : p->n_palette - 1);
-        b = entry[0], g = entry[1], r = entry[2];
-    } else if (p->channels == 1) {
-        r = g = b = from[0];
-    } else {
-        r = from[p->blue_first ? 2 : 0], g = from[1], b = from[p->blue_first ? 0 : 2];
-    }
+    if (p->bits)
+        r = g = b = row[k / 8] >> (7 - k % 8) & 1 ? 0 : 255;
+    else
+        r = from[0], g = from[p->channels == 3 ? 1 : 0], b = from[p->channels == 3 ? 2 : 0];
     if (format == PIXEL_GREY) { /* luma of BT.601 in 16 bits */
         to[0] = (uint8_t)((19595U * r + 38470U * g + 7471U * b + 32768U) >> 16);
         return;
@@ -198,44 +175,69 @@ static bool begins(const stream *in, size_t at, const char *magic, size_t n) {
     return at + n <= in->n && memcmp(in->data + at, magic, n) == 0;
 }
 
-static const char *compressed_name(const stream *in) {
-    if (begins(in, 0, "\xff\xd8\xff", 3)) return "JPEG";
-    if (begins(in, 0, "\x89PNG", 4)) return "PNG";
-    if (begins(in, 8, "WEBP", 4)) return "WebP";
-    if (begins(in, 4, "jP  ", 4)) return "JPEG 2000";
-    return "something else";
+static status decode_here(op_run *r, const stream *in, const picture *p, int format, const char *name,
+                          error *err) {
+    int64_t channels = format == PIXEL_GREY ? 1 : 3;
+    tensor *y;
+    TRY(run_out_shaped(r, 0, ELEM_U8, 3, (int64_t[]){p->height, p->width, channels}, &y, err));
+    for (int64_t i = 0; i < p->height; i++) {
+        const uint8_t *row = row_of(in, p, i);
+        if (!row)
+            return run_error(r, err, CHURON_CORRUPT, "encoded_stream: %s: row %lld expected", name,
+                             (long long)i);
+        for (int64_t k = 0; k < p->width; k++)
+            store_pixel(p, row, k, format, (uint8_t *)y->data + (i * p->width + k) * channels);
+    }
+    return CHURON_OK;
 }
+
+#if CHURON_MEDIA
+static status decode_media(op_run *r, const stream *in, int format, error *err) {
+    static const image_order orders[] = {IMAGE_RGB, IMAGE_BGR, IMAGE_L};
+    const image_options options = {.order = orders[format], .keep_orientation = true};
+    image_info info;
+    error told = {0};
+    tensor y;
+    status st = image_probe(&info, in->data, in->n, &options, &told);
+    if (st == CHURON_OK) {
+        const uint64_t bytes = (uint64_t)info.width * info.height * image_order_channels(options.order);
+        TRY(exec_charge(r, bytes, err));
+        st = image_decode(&y, &info, in->data, in->n, &options, &told);
+        exec_uncharge(r, bytes);
+    }
+    if (st != CHURON_OK) return run_error(r, err, st, "encoded_stream: %s", told.message);
+    run_out_tensor(r, 0, y);
+    return CHURON_OK;
+}
+#else
+static status decode_media(op_run *r, const stream *in, int format, error *err) {
+    (void)in, (void)format;
+    return run_error(
+        r, err, CHURON_UNSUPPORTED,
+        "encoded_stream: PNM or TIFF expected, got another format: this library was built without "
+        "CHURON_MEDIA, which decodes JPEG, PNG, WebP, GIF and BMP");
+}
+#endif
 
 static status decoder_run(op_run *r, error *err) {
     const decoder_state *st = run_state(r);
     const tensor *x = run_in(r, 0);
     stream in = {.data = x->data, .n = x->count};
     picture p;
-    const char *missing, *format = "TIFF";
-    if (begins(&in, 0, "BM", 2))
-        format = "BMP", missing = read_bmp(&in, &p);
-    else if (begins(&in, 0, "P5", 2) || begins(&in, 0, "P6", 2))
-        format = "PNM", missing = read_pnm(&in, &p);
-    else if (begins(&in, 0, "II*\0", 4) || begins(&in, 0, "MM\0*", 4))
-        missing = read_tiff(&in, &p);
-    else
+    if (begins(&in, 4, "jP  ", 4) || begins(&in, 0, "\xff\x4f\xff\x51", 4))
         return run_error(r, err, CHURON_UNSUPPORTED,
-                         "encoded_stream: BMP, PNM or TIFF without compression expected, got %s",
-                         compressed_name(&in));
-    if (missing) return run_error(r, err, CHURON_CORRUPT, "encoded_stream: %s: %s expected", format, missing);
-    int64_t channels = st->format == PIXEL_GREY ? 1 : 3;
-    tensor *y;
-    TRY(run_out_shaped(r, 0, ELEM_U8, 3, (int64_t[]){p.height, p.width, channels}, &y, err));
-    for (int64_t i = 0; i < p.height; i++) {
-        const uint8_t *row = row_of(&in, &p, i);
-        if (!row)
-            return run_error(r, err, CHURON_CORRUPT, "encoded_stream: %s: row %lld expected", format,
-                             (long long)i);
-        for (int64_t k = 0; k < p.width; k++)
-            store_pixel(&p, row + k * p.channels, st->format,
-                        (uint8_t *)y->data + (i * p.width + k) * channels);
+                         "encoded_stream: JPEG, PNG, WebP, GIF, BMP, PNM or TIFF expected, got JPEG 2000");
+    if (begins(&in, 0, "P4", 2) || begins(&in, 0, "P5", 2) || begins(&in, 0, "P6", 2)) {
+        const char *missing = read_pnm(&in, &p);
+        return missing ? run_error(r, err, CHURON_CORRUPT, "encoded_stream: PNM: %s expected", missing)
+                       : decode_here(r, &in, &p, st->format, "PNM", err);
     }
-    return CHURON_OK;
+    if (begins(&in, 0, "II*\0", 4) || begins(&in, 0, "MM\0*", 4)) {
+        const char *missing = read_tiff(&in, &p);
+        return missing ? run_error(r, err, CHURON_CORRUPT, "encoded_stream: TIFF: %s expected", missing)
+                       : decode_here(r, &in, &p, st->format, "TIFF", err);
+    }
+    return decode_media(r, &in, st->format, err);
 }
 
 static const op_def rows[] = {

@@ -25,7 +25,7 @@
     X(gelu)           /* Gelu, FastGelu, QuickGelu, BiasGelu of com.microsoft */                             \
     X(generate)       /* Range, EyeLike, Trilu, ReverseSequence */                                           \
     X(gridsample)     /* GridSample, AffineGrid */                                                           \
-    X(image_decoder)  /* ImageDecoder, formats without compression */                                        \
+    X(image_decoder)  /* ImageDecoder */                                                                     \
     X(layernorm)      /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                \
     X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                               \
     X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
