@@ -37,7 +37,7 @@ them Churon passes and why each of the others does not. It is written by `tools/
 REASONS = [
     (r"training_mode|Momentum|Adagrad|Adam\b|Gradient", "The model trains. Training is refused, with what to change."),
     (r"bernoulli", "Random numbers: the case expects one generator's draws, the standard names none."),
-    (r"image_decoder", "Image formats that are not decoded."),
+    (r"image_decoder", "An image format that is not decoded."),
     (r"bf16|fp16", "Half precision: the case holds every step's rounding of the reference, in its order of sums."),
     (r"dft_inverse", "The expected number is the reference's rounding error around zero, above the absolute tolerance."),
     (r"missing operators", "The operator is not there yet."),

@@ -1,6 +1,8 @@
 /* attention_gqa.c: GroupQueryAttention of com.microsoft: rotary positions, a cache of keys and values of
- * every sequence's own length, causal windows, soft cap, sinks. f32 arithmetic. Quantized caches, norms of
- * queries and caches that are windows are refused by name. */
+ * every sequence's own length, causal windows, soft cap, sinks, RMS norms of queries and keys. f32
+ * arithmetic. A cache may hold codes of 8 bits (int8) or 4 (two a byte, the even channel low, 8 is zero) with
+ * one scale or one a channel: new keys and values are rounded to codes first, and attention sees what the
+ * codes stand for. Caches that are windows and padded chunks of queries are refused by name. */
 #include "base/mem.h"
 #include "graph/ops/attention_core.h"
 #include "graph/ops/ops.h"
@@ -31,8 +33,13 @@ enum {
 typedef struct gqa_state {
     int64_t heads, kv_heads, window;
     bool rotary, interleaved, smooth, causal;
-    float scale, soft_cap;
+    float scale, soft_cap, q_epsilon, k_epsilon;
+    int64_t tap;  /* qk_output */
+    int64_t bits; /* of a code of the caches; 0: they hold floats */
+    int quant[2]; /* enum quant_type of keys and of values */
 } gqa_state;
+
+enum quant_type { QUANT_NONE, QUANT_TENSOR, QUANT_CHANNEL };
 
 static status expect_int(op_node *n, const char *name, int64_t usual, error *err) {
     int64_t v;
@@ -42,10 +49,40 @@ static status expect_int(op_node *n, const char *name, int64_t usual, error *err
                                  (long long)usual, (long long)v);
 }
 
-static status expect_unquantized(op_node *n, const char *name, error *err) {
-    static const char *const only[] = {"NONE", NULL};
-    int unused;
-    return op_attr_choice(n, name, only, 0, &unused, err);
+/* How the caches hold their elements. */
+static status read_quantization(op_node *n, gqa_state *st, error *err) {
+    static const char *const types[] = {"NONE", "PER_TENSOR", "PER_CHANNEL", NULL};
+    TRY(op_attr_choice(n, "k_quant_type", types, QUANT_NONE, &st->quant[0], err));
+    TRY(op_attr_choice(n, "v_quant_type", types, QUANT_NONE, &st->quant[1], err));
+    if ((st->quant[0] == QUANT_NONE) != (st->quant[1] == QUANT_NONE))
+        return op_error(n, err, CHURON_UNSUPPORTED,
+                        "k_quant_type, v_quant_type: both or none other than NONE expected, got one");
+    const bool coded = st->quant[0] != QUANT_NONE;
+    if (coded) {
+        TRY(op_attr_int(n, "kv_cache_bit_width", 8, 4, 8, &st->bits, err));
+        if (st->bits != 4 && st->bits != 8)
+            return op_error(n, err, CHURON_INVALID, "kv_cache_bit_width: 4 or 8 expected, got %lld",
+                            (long long)st->bits);
+    }
+    op_attr_ignore(n, "kv_cache_bit_width"); /* without a quantized cache it says nothing */
+    if (op_has_input(n, K_SCALE) != coded || op_has_input(n, V_SCALE) != coded)
+        return op_error(n, err, CHURON_INVALID, "k_scale, v_scale: %s expected",
+                        coded ? "values for quantized caches" : "none without quantized caches");
+    const elem want = !coded ? op_input_type(n, QUERY) : st->bits == 8 ? ELEM_I8 : ELEM_U8;
+    if (op_has_input(n, PAST_KEY) && op_input_type(n, PAST_KEY) != want)
+        return op_error(n, err, CHURON_UNSUPPORTED, "past_key: %s expected, got %s", elem_name(want),
+                        elem_name(op_input_type(n, PAST_KEY)));
+    return CHURON_OK;
+}
+
+static status read_norms(op_node *n, gqa_state *st, error *err) {
+    float both;
+    if (op_has_input(n, Q_NORM) != op_has_input(n, K_NORM))
+        return op_error(n, err, CHURON_INVALID,
+                        "q_norm_weight, k_norm_weight: both or none expected, got one");
+    TRY(op_attr_float(n, "qk_norm_epsilon", 1e-6F, &both, err));
+    TRY(op_attr_float(n, "q_norm_epsilon", both, &st->q_epsilon, err));
+    return op_attr_float(n, "k_norm_epsilon", both, &st->k_epsilon, err);
 }
 
 static status gqa_prepare(op_node *n, error *err) {
@@ -68,24 +105,21 @@ static status gqa_prepare(op_node *n, error *err) {
         TRY(op_attr_int(n, "smooth_softmax", 0, -1, 1, &smooth, err));
         st->smooth = smooth == 1;
     }
-    TRY(expect_int(n, "qk_output", 0, err));
+    TRY(op_attr_int(n, "qk_output", 0, 0, 2, &st->tap, err));
     TRY(expect_int(n, "sliding_window_cache", 0, err));
-    TRY(expect_unquantized(n, "k_quant_type", err));
-    TRY(expect_unquantized(n, "v_quant_type", err));
-    static const char *const of_others[] = {"kv_cache_bit_width", "qk_norm_epsilon", "q_norm_epsilon",
-                                            "k_norm_epsilon"};
-    for (size_t i = 0; i < 4; i++) op_attr_ignore(n, of_others[i]); /* of what is refused here */
-    for (size_t i = K_SCALE; i <= LENGTHS; i++)
-        if (op_has_input(n, i))
-            return op_error(n, err, CHURON_UNSUPPORTED, "input %zu: expected to be absent, got a value", i);
+    TRY(read_quantization(n, st, err));
+    TRY(read_norms(n, st, err));
+    if (op_has_input(n, LENGTHS))
+        return op_error(n, err, CHURON_UNSUPPORTED, "query_seqlens: expected to be absent, got a value");
     if (op_has_input(n, KEY) != op_has_input(n, VALUE) ||
         op_has_input(n, PAST_KEY) != op_has_input(n, PAST_VALUE))
         return op_error(n, err, CHURON_INVALID,
                         "key and value, past_key and past_value: both or none expected, got one");
     if (st->rotary && (!op_has_input(n, COSINE) || !op_has_input(n, SINE)))
         return op_error(n, err, CHURON_INVALID, "cos_cache, sin_cache: expected for do_rotary 1, got none");
-    return op_has_output(n, 3) ? op_error(n, err, CHURON_UNSUPPORTED, "output_qk: expected to be absent")
-                               : CHURON_OK;
+    return op_has_output(n, 3) && !st->tap
+               ? op_error(n, err, CHURON_INVALID, "qk_output: 1 or 2 expected for output_qk, got 0")
+               : CHURON_OK;
 }
 
 /* ---- shapes ----------------------------------------------------------------------------------------- */
@@ -98,7 +132,8 @@ static status check_cache(op_shapes *s, size_t i, dim batch, dim size, dim *leng
     if (!*known) return CHURON_OK;
     TRY(shapes_same(s, d[0], batch, "batches of query and past", NULL, err));
     TRY(shapes_same(s, d[1], st->kv_heads, "heads of past", NULL, err));
-    TRY(shapes_same(s, d[3], size, "head sizes of query and past", NULL, err));
+    TRY(shapes_same(s, d[3], st->bits == 4 ? dim_div_ceil(s, size, 2) : size, "head sizes of query and past",
+                    NULL, err));
     *length = d[2];
     return CHURON_OK;
 }
@@ -111,8 +146,11 @@ static status gqa_infer(op_shapes *s, error *err) {
     const dim *q, *k = NULL, *v, *total;
     TRY(nn_rank(s, QUERY, 3, 3, "query", &kq, &rank, &q, err));
     if (!fused) TRY(nn_rank(s, KEY, 3, 3, "key", &kk, &rank, &k, err));
+    for (size_t i = 1; i < 3; i++)
+        if (op_has_output(n, i))
+            shapes_out_type(s, i, !st->bits ? shapes_in_type(s, QUERY) : st->bits == 8 ? ELEM_I8 : ELEM_U8);
     if (!kq) {
-        for (size_t i = 0; i < op_n_outputs(n) && i < 3; i++)
+        for (size_t i = 0; i < op_n_outputs(n); i++)
             if (op_has_output(n, i)) shapes_out_unknown(s, i);
         return CHURON_OK;
     }
@@ -143,16 +181,18 @@ static status gqa_infer(op_shapes *s, error *err) {
              : op_has_input(n, PAST_KEY) ? dim_max(s, total[0], before)
                                          : total[0];
     TRY(shapes_out(s, 0, 3, (dim[]){q[0], q[1], hidden}, err));
+    const dim stored = st->bits == 4 ? dim_div_ceil(s, size, 2) : size;
     for (size_t i = 1; i < 3; i++)
-        if (op_has_output(n, i)) TRY(shapes_out(s, i, 4, (dim[]){q[0], st->kv_heads, length, size}, err));
-    return CHURON_OK;
+        if (op_has_output(n, i)) TRY(shapes_out(s, i, 4, (dim[]){q[0], st->kv_heads, length, stored}, err));
+    if (!op_has_output(n, 3)) return CHURON_OK;
+    return shapes_out(s, 3, 4, (dim[]){q[0], st->heads, q[1], known_total ? total[0] : dim_fresh(s)}, err);
 }
 
 /* ---- run -------------------------------------------------------------------------------------------- */
 
 typedef struct gqa_run {
-    size_t batch, length, size, heads, kv_heads, before,
-        total;     /* before: rows of the past caches; total: of the new */
+    size_t batch, length, size, heads, kv_heads, before, total,
+        keys;      /* before: rows of the past caches; total: of the new; keys: of them that exist at most */
     int64_t *past; /* [batch] keys that exist before these queries */
     const float *cosine, *sine;
     size_t cache_rows, half;
@@ -168,13 +208,15 @@ static status read_lengths(op_run *r, gqa_run *g, error *err) {
     int64_t all = int_at(total, 0);
     TRY(run_scratch(r, (g->batch + 1) * sizeof(int64_t), &memory, err));
     g->past = memory;
-    g->total = all > (int64_t)g->before ? (size_t)all : g->before;
+    if (all < 0)
+        return run_error(r, err, CHURON_INVALID, "total_sequence_length: at least 0 expected, got %lld",
+                         (long long)all);
+    g->total = all > (int64_t)g->before ? (size_t)all : g->before, g->keys = (size_t)all;
     for (size_t b = 0; b < g->batch; b++) {
         int64_t keys = int_at(seqlens, b) + 1;
         g->past[b] =
             (int64_t)g->length == all ? 0 : keys - (int64_t)g->length; /* all: the first of its sequence */
-        if (g->past[b] < 0 || g->past[b] > (int64_t)g->before ||
-            g->past[b] + (int64_t)g->length > (int64_t)g->total)
+        if (g->past[b] < 0 || g->past[b] > (int64_t)g->before || g->past[b] + (int64_t)g->length > all)
             return run_error(r, err, CHURON_INVALID,
                              "seqlens_k[%zu]: keys that fit %zu queries, a past of %zu and a total of %lld "
                              "expected, got %lld",
@@ -193,6 +235,33 @@ static status read_caches(op_run *r, gqa_run *g, error *err) {
     TRY(real_of(r, c, ELEM_F32, &pc, err));
     TRY(real_of(r, s, ELEM_F32, &ps, err));
     g->cosine = pc, g->sine = ps, g->cache_rows = (size_t)c->dims[0], g->half = (size_t)c->dims[1];
+    return CHURON_OK;
+}
+
+/* RMS norm of every head, from a view to a dense [B, S, H, D]; without weights nothing happens. */
+static status normalize(op_run *r, const gqa_run *g, size_t weights, float epsilon, attention_view *v,
+                        size_t n_heads, error *err) {
+    const tensor *t = run_in(r, weights);
+    const void *w;
+    void *memory;
+    if (!t) return CHURON_OK;
+    if (t->count != g->size)
+        return run_error(r, err, CHURON_INVALID, "%c_norm_weight: %zu elements expected, got %zu",
+                         weights == Q_NORM ? 'q' : 'k', g->size, t->count);
+    TRY(real_of(r, t, ELEM_F32, &w, err));
+    TRY(run_scratch(r, (g->batch * g->length * n_heads * g->size + 1) * sizeof(float), &memory, err));
+    float *to = memory;
+    for (size_t b = 0; b < g->batch; b++)
+        for (size_t t_at = 0; t_at < g->length; t_at++)
+            for (size_t h = 0; h < n_heads; h++, to += g->size) {
+                const float *x = (const float *)v->data + b * v->batch + h * v->head + t_at * v->time;
+                double squares = 0;
+                for (size_t d = 0; d < g->size; d++) squares += (double)x[d] * (double)x[d];
+                const float scale = (float)(1 / sqrt(squares / (double)g->size + (double)epsilon));
+                for (size_t d = 0; d < g->size; d++) to[d] = x[d] * scale * ((const float *)w)[d];
+            }
+    *v = (attention_view){
+        .data = memory, .batch = g->length * n_heads * g->size, .head = g->size, .time = n_heads * g->size};
     return CHURON_OK;
 }
 
@@ -225,27 +294,101 @@ static status rotate(op_run *r, const gqa_run *g, attention_view *v, size_t n_he
     return CHURON_OK;
 }
 
-/* Cache [B, kv, total, D] of what was and what is new; rows behind are zero. */
-static status extend(op_run *r, const gqa_run *g, size_t past_in, size_t out, attention_view *v,
-                     tensor **present, void **cache, error *err) {
+/* ---- caches ----------------------------------------------------------------------------------------- */
+
+typedef struct codes {
+    int64_t bits;
+    size_t size, row;   /* channels, bytes of a row */
+    const float *scale; /* [kv, D], or one number */
+    size_t head_step, step;
+} codes;
+
+static void decode_row(const codes *c, size_t head, const uint8_t *row, float *x) {
+    const float *scale = c->scale + head * c->head_step;
+    for (size_t d = 0; d < c->size; d++) {
+        const int code = c->bits == 8 ? (int)(int8_t)row[d] : (int)(row[d / 2] >> d % 2 * 4 & 15) - 8;
+        x[d] = (float)code * scale[d * c->step];
+    }
+}
+
+/* To nearest even, and to the range's ends. */
+static void encode_row(const codes *c, size_t head, const float *x, uint8_t *row) {
+    const float *scale = c->scale + head * c->head_step;
+    const float most = c->bits == 8 ? 127 : 7;
+    if (c->bits == 4) memset(row, 0, c->row);
+    for (size_t d = 0; d < c->size; d++) {
+        float v = nearbyintf(x[d] / scale[d * c->step]);
+        v = v > most ? most : v > -most - 1 ? v : -most - 1; /* NaN too becomes the least */
+        if (c->bits == 8)
+            row[d] = (uint8_t)(int8_t)v;
+        else
+            row[d / 2] |= (uint8_t)((unsigned)((int)v + 8) << d % 2 * 4);
+    }
+}
+
+static status read_codes(op_run *r, const gqa_run *g, size_t i, int quant, codes *c, error *err) {
+    const gqa_state *st = run_state(r);
+    const tensor *t = run_in(r, i);
+    const size_t want = quant == QUANT_TENSOR ? 1 : g->kv_heads * g->size;
+    if (t->count != want)
+        return run_error(r, err, CHURON_INVALID, "%c_scale: %zu elements expected, got %zu",
+                         i == K_SCALE ? 'k' : 'v', want, t->count);
+    *c = (codes){.bits = st->bits, .size = g->size, .scale = t->data};
+    c->row = st->bits == 8 ? g->size : (g->size + 1) / 2;
+    if (quant == QUANT_CHANNEL) c->head_step = g->size, c->step = 1;
+    return CHURON_OK;
+}
+
+/* One head of a cache of codes: what was is copied and decoded, what is new is encoded and decoded. to: codes
+ * of the new cache, or NULL; x: what they stand for. */
+static void extend_codes(const codes *c, const gqa_run *g, size_t head, size_t n, const uint8_t *old,
+                         const float *fresh, size_t step, uint8_t *to, uint8_t *spare, float *x) {
+    for (size_t t = 0; t < n + g->length; t++) {
+        uint8_t *row = to ? to + t * c->row : spare;
+        if (t < n)
+            memcpy(row, old + t * c->row, c->row);
+        else
+            encode_row(c, head, fresh + (t - n) * step, row);
+        decode_row(c, head, row, x + t * g->size);
+    }
+}
+
+/* Cache [B, kv, total, D] of what was and what is new; rows behind are zero. present: output `out`, whose
+ * memory real_done finishes from *floats where that is not NULL. */
+static status extend(op_run *r, const gqa_run *g, size_t past_in, size_t out, const codes *c,
+                     attention_view *v, tensor **present, void **floats, error *err) {
     const tensor *past = run_in(r, past_in);
-    const void *old;
+    const void *old = NULL;
     size_t row = g->size * sizeof(float), count = g->batch * g->kv_heads * g->total * g->size;
-    *present = NULL, *cache = NULL;
-    if (op_has_output(run_node(r), out)) TRY(real_out(r, out, ELEM_F32, present, cache, err));
-    if (!*cache) TRY(run_scratch(r, (count + 1) * sizeof(float), cache, err));
-    TRY(real_of(r, past, ELEM_F32, &old, err));
-    memset(*cache, 0, count * sizeof(float));
+    void *cache = NULL, *spare = NULL;
+    *present = NULL, *floats = NULL;
+    if (op_has_output(run_node(r), out) && c) {
+        TRY(run_out(r, out, present, err));
+        memset((*present)->data, 0, (*present)->count);
+    } else if (op_has_output(run_node(r), out)) {
+        TRY(real_out(r, out, ELEM_F32, present, floats, err));
+        cache = *floats;
+    }
+    if (!cache) TRY(run_scratch(r, (count + 1) * sizeof(float), &cache, err));
+    if (c) TRY(run_scratch(r, c->row + 1, &spare, err));
+    if (!c) TRY(real_of(r, past, ELEM_F32, &old, err));
+    memset(cache, 0, count * sizeof(float));
     for (size_t b = 0; b < g->batch; b++)
         for (size_t h = 0; h < g->kv_heads; h++) {
-            float *to = (float *)*cache + (b * g->kv_heads + h) * g->total * g->size;
-            size_t n = (size_t)g->past[b];
-            if (n) memcpy(to, (const float *)old + (b * g->kv_heads + h) * g->before * g->size, n * row);
-            for (size_t t = 0; t < g->length; t++)
-                memcpy(to + (n + t) * g->size,
-                       (const float *)v->data + b * v->batch + h * v->head + t * v->time, row);
+            size_t n = (size_t)g->past[b], at = b * g->kv_heads + h;
+            float *to = (float *)cache + at * g->total * g->size;
+            const float *fresh = (const float *)v->data + b * v->batch + h * v->head;
+            if (c) {
+                extend_codes(c, g, h, n, past ? (const uint8_t *)past->data + at * g->before * c->row : NULL,
+                             fresh, v->time,
+                             *present ? (uint8_t *)(*present)->data + at * g->total * c->row : NULL, spare,
+                             to);
+                continue;
+            }
+            if (n) memcpy(to, (const float *)old + at * g->before * g->size, n * row);
+            for (size_t t = 0; t < g->length; t++) memcpy(to + (n + t) * g->size, fresh + t * v->time, row);
         }
-    *v = (attention_view){.data = *cache,
+    *v = (attention_view){.data = cache,
                           .batch = g->kv_heads * g->total * g->size,
                           .head = g->total * g->size,
                           .time = g->size};
@@ -287,10 +430,25 @@ static status set_sink(op_run *r, const gqa_state *st, attention_call *c, error 
     return CHURON_OK;
 }
 
+/* Output 3: the scores behind mask and bias, or the probabilities. */
+static status set_tap(op_run *r, const gqa_state *st, attention_call *c, tensor **qk, error *err) {
+    *qk = NULL;
+    if (!op_has_output(run_node(r), 3)) return CHURON_OK;
+    c->tap_at = st->tap == 1 ? ATTENTION_BIASED : ATTENTION_PROBABILITIES;
+    return real_out(r, 3, ELEM_F32, qk, &c->tap, err);
+}
+
+/* Scores that no query sees stand as 0 in output 3, as in ONNX Runtime. */
+static void show_unseen_as_zero(const attention_call *c) {
+    float *x = c->tap;
+    for (size_t i = 0; i < c->batch * c->q_heads * c->q_len * c->kv_len; i++)
+        if (x[i] == -INFINITY) x[i] = 0;
+}
+
 static status gqa_op_run(op_run *r, error *err) {
     const gqa_state *st = run_state(r);
     const tensor *q = run_in(r, QUERY), *k = run_in(r, KEY), *past = run_in(r, PAST_KEY);
-    tensor *y, *present_k, *present_v;
+    tensor *y, *present_k, *present_v, *qk;
     void *to, *cache_k, *cache_v;
     const void *pq, *pk, *pv;
     TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
@@ -311,7 +469,7 @@ static status gqa_op_run(op_run *r, error *err) {
                         .q_heads = g.heads,
                         .kv_heads = g.kv_heads,
                         .q_len = g.length,
-                        .kv_len = g.total,
+                        .kv_len = g.keys,
                         .head_k = D,
                         .head_v = D,
                         .soft_cap = (double)st->soft_cap,
@@ -327,10 +485,17 @@ static status gqa_op_run(op_run *r, error *err) {
                            .time = kv_wide * D};
     c.v = c.k;
     c.v.data = k ? pv : (const float *)pq + (g.heads + g.kv_heads) * D;
+    TRY(normalize(r, &g, Q_NORM, st->q_epsilon, &c.q, g.heads, err));
+    TRY(normalize(r, &g, K_NORM, st->k_epsilon, &c.k, g.kv_heads, err));
     TRY(rotate(r, &g, &c.q, g.heads, err));
     TRY(rotate(r, &g, &c.k, g.kv_heads, err));
-    TRY(extend(r, &g, PAST_KEY, 1, &c.k, &present_k, &cache_k, err));
-    TRY(extend(r, &g, PAST_VALUE, 2, &c.v, &present_v, &cache_v, err));
+    codes k_codes, v_codes;
+    if (st->bits) {
+        TRY(read_codes(r, &g, K_SCALE, st->quant[0], &k_codes, err));
+        TRY(read_codes(r, &g, V_SCALE, st->quant[1], &v_codes, err));
+    }
+    TRY(extend(r, &g, PAST_KEY, 1, st->bits ? &k_codes : NULL, &c.k, &present_k, &cache_k, err));
+    TRY(extend(r, &g, PAST_VALUE, 2, st->bits ? &v_codes : NULL, &c.v, &present_v, &cache_v, err));
     void *valid;
     TRY(run_scratch(r, (g.batch + 1) * sizeof(int64_t), &valid, err));
     for (size_t b = 0; b < g.batch; b++) ((int64_t *)valid)[b] = g.past[b] + (int64_t)g.length;
@@ -338,10 +503,15 @@ static status gqa_op_run(op_run *r, error *err) {
     c.y = (attention_view){.data = to, .batch = g.length * g.heads * D, .head = D, .time = g.heads * D};
     TRY(set_bias(r, &c, err));
     TRY(set_sink(r, st, &c, err));
+    TRY(set_tap(r, st, &c, &qk, err));
     TRY(attention_run(r, &c, err));
     real_done(y, ELEM_F32, to);
-    real_done(present_k, ELEM_F32, cache_k);
-    real_done(present_v, ELEM_F32, cache_v);
+    if (!st->bits) {
+        real_done(present_k, ELEM_F32, cache_k);
+        real_done(present_v, ELEM_F32, cache_v);
+    }
+    if (qk && st->tap == 1) show_unseen_as_zero(&c);
+    real_done(qk, ELEM_F32, c.tap);
     return CHURON_OK;
 }
 
@@ -351,8 +521,8 @@ static const op_def rows[] = {
     {.domain = "com.microsoft",
      .name = "GroupQueryAttention",
      .since = 1,
-     .signature = "T=TTTTMMTTiTTffTTM>TTTT",
-     .vars = {{'T', HALF}, {'M', ELEM_BIT(ELEM_I32)}},
+     .signature = "T=TTCCMMTTiTTffTTM>T@@T",
+     .vars = {{'T', HALF}, {'C', HALF | ELEM_BIT(ELEM_I8) | ELEM_BIT(ELEM_U8)}, {'M', ELEM_BIT(ELEM_I32)}},
      .prepare = gqa_prepare,
      .release = mem_free,
      .infer = gqa_infer,

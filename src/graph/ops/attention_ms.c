@@ -9,6 +9,7 @@
 #include "graph/ops/ops.h"
 #include "graph/ops/quant.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -370,7 +371,6 @@ static status mha_prepare(op_node *n, error *err) {
     TRY(op_attr_float(n, "mask_filter_value", -10000, &st->filter, err));
     TRY(refuse_input(n, M_PAST_LENGTH, "past_sequence_length", err));
     TRY(refuse_input(n, M_INDIRECTION, "cache_indirection", err));
-    if (op_has_output(n, 3)) return op_error(n, err, CHURON_UNSUPPORTED, "output qk: expected to be absent");
     if (op_has_input(n, M_PAST_KEY) != op_has_input(n, M_PAST_VALUE))
         return op_error(n, err, CHURON_INVALID, "past_key, past_value: both or none expected, got one");
     return CHURON_OK;
@@ -446,6 +446,7 @@ static status mha_infer(op_shapes *s, error *err) {
     }
     TRY(shapes_out(s, 0, 3, (dim[]){q[0], q[1], dim_mul(s, v_size, heads)}, err));
     if (op_has_output(n, 1)) TRY(shapes_out(s, 1, 4, (dim[]){q[0], heads, length, size}, err));
+    if (op_has_output(n, 3)) TRY(shapes_out(s, 3, 4, (dim[]){q[0], heads, q[1], length}, err));
     return op_has_output(n, 2) ? shapes_out(s, 2, 4, (dim[]){q[0], heads, length, v_size}, err) : CHURON_OK;
 }
 
@@ -506,7 +507,7 @@ static status mha_run(op_run *r, error *err) {
     const ms_state *st = run_state(r);
     const tensor *q = run_in(r, M_QUERY), *k = run_in(r, M_KEY), *v = run_in(r, M_VALUE),
                  *past = run_in(r, M_PAST_KEY);
-    tensor *y, *present_k, *present_v;
+    tensor *y, *present_k, *present_v, *qk = NULL;
     void *to, *joined_k, *joined_v;
     const void *pq, *pk, *pv, *pb;
     TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
@@ -543,8 +544,13 @@ static status mha_run(op_run *r, error *err) {
     if (past) c.offset = past->dims[2], c.kv_len += (size_t)past->dims[2];
     c.y = out_view(to, N, c.q_len, c.head_v);
     TRY(add_masks(r, run_in(r, M_MASK), run_in(r, M_ATTENTION_BIAS), st->filter, &c, err));
+    if (op_has_output(run_node(r), 3)) TRY(real_out(r, 3, ELEM_F32, &qk, &c.tap, err));
+    c.tap_at = ATTENTION_BIASED;
     TRY(attention_run(r, &c, err));
     real_done(y, ELEM_F32, to);
+    for (size_t i = 0; qk && i < qk->count; i++) /* keys behind a query: the least number, as ONNX Runtime */
+        if (((float *)c.tap)[i] == -INFINITY) ((float *)c.tap)[i] = -FLT_MAX;
+    real_done(qk, ELEM_F32, c.tap);
     real_done(present_k, ELEM_F32, joined_k);
     real_done(present_v, ELEM_F32, joined_v);
     return CHURON_OK;

@@ -150,6 +150,30 @@ static status causal_prepare(op_node *n, error *err) {
     return op_attr_choice(n, "activation", names, 0, &st->silu, err);
 }
 
+/* com.microsoft's has more attributes, which must say what ai.onnx's means. */
+static status ms_causal_prepare(op_node *n, error *err) {
+    static const struct {
+        const char *name;
+        int64_t usual;
+    } others[] = {{"ndim", 1},
+                  {"dilation", 1},
+                  {"channels_last", 0},
+                  {"state_window", 0},
+                  {"state_length", 0},
+                  {"input_channels", 0},
+                  {"input_channel_offset", 0},
+                  {"state_update_capacity", 0},
+                  {"state_channels_last", -1}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        int64_t v;
+        TRY(op_attr_int(n, others[i].name, others[i].usual, INT32_MIN, INT32_MAX, &v, err));
+        if (v != others[i].usual)
+            return op_error(n, err, CHURON_UNSUPPORTED, "%s: %lld expected, got %lld", others[i].name,
+                            (long long)others[i].usual, (long long)v);
+    }
+    return causal_prepare(n, err);
+}
+
 static status causal_infer(op_shapes *s, error *err) {
     bool kx, kw, kb = false, kp = false;
     size_t rank;
@@ -227,6 +251,15 @@ static const op_def rows[] = {
      .signature = "TT=TT>TT",
      .vars = {{'T', ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16) | ELEM_BIT(ELEM_BF16)}},
      .prepare = causal_prepare,
+     .release = mem_free,
+     .infer = causal_infer,
+     .run = causal_run},
+    {.domain = "com.microsoft",
+     .name = "CausalConvWithState",
+     .since = 1,
+     .signature = "TT=TT>TT",
+     .vars = {{'T', ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16) | ELEM_BIT(ELEM_BF16)}},
+     .prepare = ms_causal_prepare,
      .release = mem_free,
      .infer = causal_infer,
      .run = causal_run},

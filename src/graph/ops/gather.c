@@ -278,5 +278,17 @@ static const op_def rows[] = {
     GATHER("GatherND", 11, 11, "Ti>T", TYPES_ALL_1, prepare_no_batch, infer_gather_nd, NULL, run_gather_nd),
     GATHER("GatherND", 12, 12, "Ti>T", TYPES_ALL_1, prepare_batch, infer_gather_nd, NULL, run_gather_nd),
     GATHER("GatherND", 13, 0, "Ti>T", TYPES_ALL_13, prepare_batch, infer_gather_nd, NULL, run_gather_nd),
+    {"com.microsoft",
+     "GatherND",
+     1,
+     0,
+     0,
+     "TI>T",
+     {{'T', TYPES_ALL_13}, {'I', TYPES_INDEX}},
+     prepare_no_batch,
+     mem_free,
+     infer_gather_nd,
+     NULL,
+     run_gather_nd},
 };
 const op_table ops_gather = {rows, sizeof rows / sizeof *rows};

@@ -1,4 +1,5 @@
-/* generate.c: Range, EyeLike, Trilu, ReverseSequence. */
+/* generate.c: Range, EyeLike, Trilu, ReverseSequence; Range (whose step is 1 where it is left out) and Trilu
+ * of com.microsoft too. */
 #include "base/mem.h"
 #include "graph/ops/move.h"
 #include "graph/ops/ops.h"
@@ -17,10 +18,12 @@ static status prepare_range(op_node *n, error *err) {
 
 static status infer_range(op_shapes *s, error *err) {
     size_t n;
-    const dim *v[3];
+    const dim *v[3], one = 1;
     dim count = dim_fresh(s);
     bool known = true;
     for (size_t k = 0; k < 3; k++) {
+        v[k] = &one;
+        if (!op_has_input(shapes_node(s), k)) continue;
         known = known && shapes_in_values(s, k, &n, &v[k]) && n == 1;
     }
     elem type = shapes_in_type(s, 0);
@@ -38,8 +41,9 @@ static status infer_range(op_shapes *s, error *err) {
 static status propagate_range(op_shapes *s, error *err) {
     (void)err;
     size_t n;
-    const dim *v[3];
-    for (size_t k = 0; k < 3; k++)
+    const dim *v[3], one = 1;
+    v[2] = &one;
+    for (size_t k = 0; k < (op_has_input(shapes_node(s), 2) ? 3 : 2); k++)
         if (!shapes_in_values(s, k, &n, &v[k]) || n != 1 || !dim_known(*v[k]) || *v[k] > INT32_MAX ||
             *v[k] < -INT32_MAX)
             return CHURON_OK;
@@ -78,18 +82,20 @@ static status run_range(op_run *r, error *err) {
     const tensor *in[3];
     for (size_t k = 0; k < 3; k++) {
         in[k] = run_in(r, k);
-        if (in[k]->count != 1)
+        if (in[k] && in[k]->count != 1)
             return run_error(r, err, CHURON_INVALID, "input %zu: expected one element, got %zu", k,
                              in[k]->count);
     }
     elem type = in[0]->type;
     bool integer = type == ELEM_I16 || type == ELEM_I32 || type == ELEM_I64;
-    double v[3], count;
-    int64_t whole[3] = {0};
-    for (size_t k = 0; k < 3; k++) elem_to_f64(type, in[k]->data, &v[k], 1);
+    double v[3] = {0, 0, 1}, count;
+    int64_t whole[3] = {0, 0, 1};
+    for (size_t k = 0; k < 3; k++)
+        if (in[k]) elem_to_f64(type, in[k]->data, &v[k], 1);
     if (v[2] == 0) return run_error(r, err, CHURON_INVALID, "delta: expected not 0, got 0");
     if (integer) {
-        for (size_t k = 0; k < 3; k++) whole[k] = integer_at(in[k]);
+        for (size_t k = 0; k < 3; k++)
+            if (in[k]) whole[k] = integer_at(in[k]);
         count = (double)integer_count(whole[0], whole[1], whole[2]);
     } else {
         count = ceil((v[1] - v[0]) / v[2]);
@@ -303,6 +309,18 @@ static const op_def rows[] = {
      infer_range,
      propagate_range,
      run_range},
+    {"com.microsoft",
+     "Range",
+     1,
+     0,
+     0,
+     "TT=T>T",
+     {{'T', RANGE_OLD}},
+     NULL,
+     NULL,
+     infer_range,
+     propagate_range,
+     run_range},
     {"",
      "EyeLike",
      9,
@@ -319,6 +337,18 @@ static const op_def rows[] = {
     {"",
      "Trilu",
      14,
+     0,
+     OP_INPLACE,
+     "T=i>T",
+     {{'T', TYPES_ALL_13}},
+     prepare_trilu,
+     mem_free,
+     infer_trilu,
+     NULL,
+     run_trilu},
+    {"com.microsoft",
+     "Trilu",
+     1,
      0,
      OP_INPLACE,
      "T=i>T",

@@ -85,7 +85,10 @@ static double place(const grid_state *st, double g, int64_t n, bool wide) {
     if (st->mode == GRID_NEAREST) x = nearbyint(x);
     double least = st->align ? 0 : -0.5, most = st->align ? (double)n - 1 : (double)n - 0.5;
     if (x < least || x > most) {
-        if (st->padding == GRID_BORDER) x = x < 0 ? 0 : x > (double)n - 1 ? (double)n - 1 : x;
+        /* Cubic: the taps are held inside, not the point: so PyTorch, whose exports these are, and ONNX
+         * Runtime. The standard's reference holds the point too, which bends the curve at the border. */
+        if (st->padding == GRID_BORDER && st->mode != GRID_CUBIC)
+            x = x < 0 ? 0 : x > (double)n - 1 ? (double)n - 1 : x;
         if (st->padding == GRID_REFLECTION) x = reflect(x, least, most);
     }
     return x;
@@ -315,6 +318,15 @@ static const op_def rows[] = {
     GRID(16, 19, PLAIN & ~ELEM_BIT(ELEM_BF16), NN_F3),
     GRID(20, 21, PLAIN & ~ELEM_BIT(ELEM_BF16), NN_F3),
     GRID(22, 0, PLAIN, ELEMS_FLOAT),
+    {.domain = "com.microsoft",
+     .name = "GridSample",
+     .since = 1,
+     .signature = "TT>T",
+     .vars = {{'T', NN_F3}},
+     .prepare = grid_prepare,
+     .release = mem_free,
+     .infer = grid_infer,
+     .run = grid_run},
     {.domain = "",
      .name = "AffineGrid",
      .since = 20,

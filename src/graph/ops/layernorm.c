@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/quant.h"
 #include "graph/ops/rows.h"
 
 #include <math.h>
@@ -356,12 +357,27 @@ static status embed_sum(op_run *r, size_t rows_n, size_t length, size_t n, float
     return CHURON_OK;
 }
 
+/* Output 1, length of each sequence: the ones of its mask. */
+static status mask_lengths(op_run *r, const tensor *ids, const tensor *mask, error *err) {
+    const size_t length = (size_t)ids->dims[1];
+    tensor *index;
+    if (!op_has_output(run_node(r), 1)) return CHURON_OK;
+    TRY(run_out(r, 1, &index, err));
+    for (size_t b = 0; b < (size_t)ids->dims[0]; b++) {
+        int32_t ones = 0;
+        for (size_t i = 0; mask && i < length; i++)
+            ones += ((const int32_t *)mask->data)[b * length + i] == 1;
+        ((int32_t *)index->data)[b] = ones;
+    }
+    return CHURON_OK;
+}
+
 static status embed_run(op_run *r, error *err) {
     const ln_state *st = run_state(r);
     const tensor *ids = run_in(r, IDS), *mask = run_in(r, MASK);
     size_t n = (size_t)run_in(r, WORDS)->dims[1], length = (size_t)ids->dims[1];
     row_job j = {.n = n, .epsilon = st->epsilon, .dense = true};
-    tensor *y, *index, *sum = NULL;
+    tensor *y, *sum = NULL;
     void *to, *sum_to;
     TRY(real_in(r, GAMMA, ELEM_F32, &j.scale, err));
     TRY(real_in(r, BETA, ELEM_F32, &j.bias, err));
@@ -373,16 +389,69 @@ static status embed_run(op_run *r, error *err) {
     TRY(embed_sum(r, ids->count, length, n, sum_to, err));
     j.x = sum_to, j.y = to;
     run_norm(r, &j, ids->count, ELEM_F32);
-    if (op_has_output(run_node(r), 1)) { /* length of each sequence: the ones of its mask */
-        TRY(run_out(r, 1, &index, err));
-        for (size_t b = 0; b < (size_t)ids->dims[0]; b++) {
-            int32_t ones = 0;
-            for (size_t i = 0; mask && i < length; i++)
-                ones += ((const int32_t *)mask->data)[b * length + i] == 1;
-            ((int32_t *)index->data)[b] = ones;
-        }
-    }
+    TRY(mask_lengths(r, ids, mask, err));
     real_done(sum, ELEM_F32, sum_to);
+    real_done(y, ELEM_F32, to);
+    return CHURON_OK;
+}
+
+/* ---- QEmbedLayerNormalization: tables, gamma and beta of bytes ---------------------------------------- */
+
+enum { Q_SCALES = 8, Q_ZEROS = 13 }; /* of words, positions, segments, gamma, beta */
+
+static status qembed_prepare(op_node *n, error *err) {
+    ln_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    const bool segments = op_has_input(n, SEGMENTS);
+    for (size_t k = 0; k < 5; k++) {
+        const size_t parts[3] = {WORDS + k, Q_SCALES + k, Q_ZEROS + k};
+        for (size_t i = 0; i < 3; i++)
+            if (op_has_input(n, parts[i]) != (k == 2 ? segments : true))
+                return op_error(n, err, CHURON_INVALID, "input %zu: expected to be %s", parts[i],
+                                k == 2 && !segments ? "absent without segment_ids" : "there");
+    }
+    return op_attr_float(n, "epsilon", 1e-12F, &st->epsilon, err);
+}
+
+/* Adds row `row` of table k to v [n]. */
+static status add_row(op_run *r, size_t k, size_t row, size_t n, float *v, error *err) {
+    const tensor *t = run_in(r, WORDS + k);
+    float scale = 1;
+    int32_t zero = 0;
+    TRY(quant_scalar(r, Q_SCALES + k, Q_ZEROS + k, "scale and zero point of an embedding", &scale, &zero,
+                     err));
+    for (size_t i = 0; i < n; i++) v[i] += scale * (float)(byte_of(t, row * n + i) - zero);
+    return CHURON_OK;
+}
+
+static status qembed_run(op_run *r, error *err) {
+    const ln_state *st = run_state(r);
+    const tensor *ids = run_in(r, IDS), *segments = run_in(r, SEGMENTS), *mask = run_in(r, MASK);
+    const size_t n = (size_t)run_in(r, WORDS)->dims[1], length = (size_t)ids->dims[1];
+    row_job j = {.n = n, .epsilon = st->epsilon, .dense = true};
+    tensor *y;
+    void *to, *memory;
+    TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
+    TRY(run_scratch(r, ((ids->count + 2) * n + 1) * sizeof(float), &memory, err));
+    memset(memory, 0, (ids->count + 2) * n * sizeof(float));
+    float *sums = memory, *gamma = sums + ids->count * n, *beta = gamma + n;
+    TRY(add_row(r, 3, 0, n, gamma, err));
+    TRY(add_row(r, 4, 0, n, beta, err));
+    if ((size_t)run_in(r, POSITIONS)->dims[0] < length)
+        return run_error(r, err, CHURON_INVALID, "input_ids: at most %lld positions expected, got %zu",
+                         (long long)run_in(r, POSITIONS)->dims[0], length);
+    for (size_t i = 0; i < ids->count; i++) {
+        size_t word = 0, segment = 0;
+        TRY(row_index(r, ids, i, run_in(r, WORDS), "input_ids", &word, err));
+        TRY(add_row(r, 0, word, n, sums + i * n, err));
+        TRY(add_row(r, 1, i % length, n, sums + i * n, err));
+        if (!segments) continue;
+        TRY(row_index(r, segments, i, run_in(r, SEGMENT_ROWS), "segment_ids", &segment, err));
+        TRY(add_row(r, 2, segment, n, sums + i * n, err));
+    }
+    j.x = sums, j.y = to, j.scale = gamma, j.bias = beta;
+    run_norm(r, &j, ids->count, ELEM_F32);
+    TRY(mask_lengths(r, ids, mask, err));
     real_done(y, ELEM_F32, to);
     return CHURON_OK;
 }
@@ -418,5 +487,7 @@ static const op_def rows[] = {
         skip_run, {'T', HALF}),
     ROW("com.microsoft", "EmbedLayerNormalization", 1, 0, "I=ITTTTTII>TIT", embed_prepare, embed_infer,
         embed_run, {'I', I32}, {'T', HALF}),
+    ROW("com.microsoft", "QEmbedLayerNormalization", 1, 0, "I=IBBBBBIfffffBBBBB>fI", qembed_prepare,
+        embed_infer, qembed_run, {'I', I32}, {'B', NN_I8}),
 };
 NN_TABLE(layernorm);

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "graph/ops/ops.h"
+#include "graph/ops/unary.h"
 
 #include <string.h>
 
@@ -14,6 +15,8 @@ typedef struct matmul_state {
     bool trans_a, trans_b, batch_a, batch_b; /* batch: the first axis moves before the last but one */
     bool is_gemm;
     gemm_act act;
+    bool has_behind; /* a function that the product itself does not apply */
+    unary_op behind;
     float p0, p1;
     gemm_packed packed; /* constant B of one matrix */
 } matmul_state;
@@ -267,8 +270,11 @@ static status gemm_prepare(op_node *n, error *err) {
 }
 
 static status fused_gemm_prepare(op_node *n, error *err) {
-    static const char *const names[] = {"",          "Relu", "Sigmoid",     "Tanh",
-                                        "LeakyRelu", "Clip", "HardSigmoid", NULL};
+    static const char *const names[] = {
+        "",    "Relu", "Sigmoid",  "Tanh",     "LeakyRelu",       "Clip", "HardSigmoid",
+        "Elu", "Selu", "Softplus", "Softsign", "ThresholdedRelu", NULL};
+    static const unary_op behind[] = {FUNC_ELU, FUNC_SELU, FUNC_SOFTPLUS, FUNC_SOFTSIGN,
+                                      FUNC_THRESHOLDED_RELU};
     matmul_state st = {.is_gemm = true};
     int act;
     TRY(op_attr_float(n, "alpha", 1, &st.alpha, err));
@@ -276,9 +282,13 @@ static status fused_gemm_prepare(op_node *n, error *err) {
     TRY(op_attr_bool(n, "transA", false, &st.trans_a, err));
     TRY(op_attr_bool(n, "transB", false, &st.trans_b, err));
     TRY(op_attr_choice(n, "activation", names, 0, &act, err));
-    st.act = (gemm_act)act;
-    TRY(op_attr_float(n, "activation_alpha", 0.01F, &st.p0, err));
-    TRY(op_attr_float(n, "activation_beta", 0, &st.p1, err));
+    st.act = act <= GEMM_HARD_SIGMOID ? (gemm_act)act : GEMM_NONE;
+    if (act > GEMM_HARD_SIGMOID) st.has_behind = true, st.behind = behind[act - GEMM_HARD_SIGMOID - 1];
+    const bool hard = st.act == GEMM_HARD_SIGMOID, selu = st.has_behind && st.behind == FUNC_SELU;
+    const float alpha = hard ? 0.2F : selu ? 1.6732632F : st.has_behind ? 1 : 0.01F;
+    TRY(op_attr_float(n, "activation_alpha", alpha, &st.p0, err));
+    TRY(op_attr_float(n, "activation_beta", hard ? 0.5F : 0, &st.p1, err));
+    if (selu) TRY(op_attr_float(n, "activation_gamma", 1.0507009F, &st.p1, err));
     op_attr_ignore(n, "activation_gamma");
     return matmul_keep(n, st, err);
 }
@@ -362,6 +372,7 @@ static status gemm_run(op_run *r, error *err) {
         const gemm_packed *ready = st->packed.memory && work == b->type ? &st->packed : NULL;
         TRY(product_f32(r, &oa, &ob, &w, pa, pb, py, ready, &e, err));
     }
+    if (st->has_behind) unary_apply(run_kernels(r), st->behind, work, py, py, y->count, st->p0, st->p1);
     real_done(y, work, py);
     return CHURON_OK;
 }
@@ -382,6 +393,13 @@ static status gemm_run(op_run *r, error *err) {
         .run = gemm_run                                                                                      \
     }
 
+#define FUSED_MATMUL(op)                                                                                     \
+    {                                                                                                        \
+        .domain = "com.microsoft", .name = op, .since = 1, .signature = "TT>T",                              \
+        .vars = {{'T', ELEMS_FLOAT}}, .prepare = fused_matmul_prepare, .release = matmul_release,            \
+        .infer = matmul_infer, .run = matmul_run                                                             \
+    }
+
 static const op_def rows[] = {
     MATMUL(1, 8, NN_F3),
     MATMUL(9, 12, NN_F3 | WIDE),
@@ -390,20 +408,13 @@ static const op_def rows[] = {
     GEMM(9, 10, "TTT>T", NN_F3 | WIDE),
     GEMM(11, 12, "TT=T>T", NN_F3 | WIDE),
     GEMM(13, 0, "TT=T>T", ELEMS_FLOAT | WIDE),
-    {.domain = "com.microsoft",
-     .name = "FusedMatMul",
-     .since = 1,
-     .signature = "TT>T",
-     .vars = {{'T', ELEMS_FLOAT}},
-     .prepare = fused_matmul_prepare,
-     .release = matmul_release,
-     .infer = matmul_infer,
-     .run = matmul_run},
+    FUSED_MATMUL("FusedMatMul"),
+    FUSED_MATMUL("TransposeMatMul"), /* its older name */
     {.domain = "com.microsoft",
      .name = "FusedGemm",
      .since = 1,
      .signature = "TT=T>T",
-     .vars = {{'T', NN_F3}},
+     .vars = {{'T', ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16)}},
      .prepare = fused_gemm_prepare,
      .release = matmul_release,
      .infer = gemm_infer,

@@ -1,7 +1,8 @@
 /* matmul_nbits.c: MatMulNBits of com.microsoft: y = A dequantize(B)^T (+ bias), weights of 2, 4 or 8 bits in
  * blocks along K. B is [N, blocks, block * bits / 8], lowest bits first; scales [N, blocks]; zero points
  * packed like B a row (rounded up to bytes), or of A's type, or absent: half of the range. Constant weights
- * become f32 and are packed once. */
+ * become f32 and are packed once. MatMulBnb4: bitsandbytes' 4-bit floats FP4 and NF4, two a byte with the
+ * first in the upper half, scaled by the largest magnitude of each block of the flat [N, K] matrix. */
 #include "base/mem.h"
 #include "graph/ops/gemm.h"
 #include "graph/ops/nn.h"
@@ -12,7 +13,7 @@
 enum { A, B, SCALES, ZEROS, G_IDX, BIAS };
 
 typedef struct nbits_state {
-    int64_t n, k, bits, block;
+    int64_t n, k, bits, block, quant_type; /* quant_type: of MatMulBnb4 */
     size_t blocks;
     gemm_packed ready;
 } nbits_state;
@@ -171,6 +172,95 @@ static status nbits_run(op_run *r, error *err) {
     return CHURON_OK;
 }
 
+/* ---- MatMulBnb4: A, B [ceil(N * K / 2)], absmax [ceil(N * K / block)] --------------------------------- */
+
+static const float bnb_values[2][16] = {
+    /* FP4: sign, two bits of exponent, one of mantissa; the largest is 1 */
+    {0.0F, 0.00520833F, 0.66666667F, 1.0F, 0.33333333F, 0.5F, 0.16666667F, 0.25F, -0.0F, -0.00520833F,
+     -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F},
+    /* NF4: quantiles of the normal distribution, as the QLoRA paper (arXiv 2305.14314) lists them */
+    {-1.0F, -0.6961928F, -0.52507305F, -0.39491749F, -0.28444138F, -0.18477343F, -0.09105004F, 0.0F,
+     0.0795803F, 0.1609302F, 0.24611229F, 0.33791524F, 0.44070983F, 0.56261700F, 0.72295684F, 1.0F},
+};
+
+static bool bnb_fits(const nbits_state *st, const tensor *b, const tensor *scales) {
+    const size_t n = (size_t)st->n * (size_t)st->k;
+    return b->count == (n + 1) / 2 && scales->count == (n + (size_t)st->block - 1) / (size_t)st->block;
+}
+
+static void bnb_dequantize(const nbits_state *st, const tensor *b, const tensor *scales, float *w) {
+    const size_t n = (size_t)st->n * (size_t)st->k, block = (size_t)st->block;
+    float scale = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i % block == 0) scale = (float)real_at(scales, i / block);
+        const uint8_t both = ((const uint8_t *)b->data)[i / 2];
+        w[i] = bnb_values[st->quant_type][i % 2 ? both & 15 : both >> 4] * scale;
+    }
+}
+
+static status bnb_prepare(op_node *n, error *err) {
+    nbits_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    int64_t transposed, training;
+    TRY(op_attr_int(n, "K", 0, 1, INT32_MAX, &st->k, err));
+    TRY(op_attr_int(n, "N", 0, 1, INT32_MAX, &st->n, err));
+    TRY(op_attr_int(n, "block_size", 0, 16, 1 << 30, &st->block, err));
+    TRY(op_attr_int(n, "quant_type", 1, 0, 1, &st->quant_type, err));
+    TRY(op_attr_int(n, "transB", 1, 1, 1, &transposed, err)); /* 0 is for training */
+    TRY(op_attr_int(n, "training_mode", 0, 0, 0, &training, err));
+    if (!st->k || !st->n || !st->block || !op_attr_present(n, "quant_type"))
+        return op_error(n, err, CHURON_INVALID, "K, N, block_size, quant_type are required");
+    if (st->n > (int64_t)(TENSOR_MAX_BYTES / 4) / st->k)
+        return op_error(n, err, CHURON_LIMIT, "K, N: a matrix of up to %llu bytes expected, got %lld x %lld",
+                        (unsigned long long)TENSOR_MAX_BYTES, (long long)st->k, (long long)st->n);
+    const tensor *b = op_constant(n, 1), *scales = op_constant(n, 2);
+    if (!b || !scales || !bnb_fits(st, b, scales)) return CHURON_OK;
+    const size_t bytes = (size_t)st->n * (size_t)st->k * sizeof(float);
+    float *w = mem_alloc(bytes);
+    if (!w) return error_no_memory(err, "weights", bytes);
+    bnb_dequantize(st, b, scales, w);
+    status result = gemm_pack_create(&st->ready, w, (size_t)st->k, (size_t)st->n, 1, (size_t)st->k, err);
+    mem_free(w);
+    return result;
+}
+
+static status bnb_run(op_run *r, error *err) {
+    const nbits_state *st = run_state(r);
+    const tensor *a = run_in(r, 0);
+    const size_t k = (size_t)st->k, n = (size_t)st->n;
+    tensor *y;
+    void *to, *memory;
+    const void *pa;
+    TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
+    TRY(real_of(r, a, ELEM_F32, &pa, err));
+    gemm_call call = {.m = a->count / k,
+                      .n = n,
+                      .k = k,
+                      .a = pa,
+                      .a_row = k,
+                      .a_col = 1,
+                      .b_row = 1,
+                      .b_col = k,
+                      .c = to,
+                      .ldc = n};
+    if (st->ready.memory) {
+        call.packed = &st->ready;
+    } else {
+        if (!bnb_fits(st, run_in(r, 1), run_in(r, 2)))
+            return run_error(
+                r, err, CHURON_INVALID,
+                "B, absmax: sizes that fit K %lld, N %lld, block_size %lld expected, got %zu and %zu",
+                (long long)st->k, (long long)st->n, (long long)st->block, run_in(r, 1)->count,
+                run_in(r, 2)->count);
+        TRY(run_scratch(r, n * k * sizeof(float), &memory, err));
+        bnb_dequantize(st, run_in(r, 1), run_in(r, 2), memory);
+        call.b = memory;
+    }
+    TRY(gemm_f32(r, &call, 1, NULL, err));
+    real_done(y, ELEM_F32, to);
+    return CHURON_OK;
+}
+
 #define HALF (ELEM_BIT(ELEM_F32) | ELEM_BIT(ELEM_F16) | ELEM_BIT(ELEM_BF16))
 
 static const op_def rows[] = {
@@ -188,5 +278,14 @@ static const op_def rows[] = {
      .release = nbits_release,
      .infer = nbits_infer,
      .run = nbits_run},
+    {.domain = "com.microsoft",
+     .name = "MatMulBnb4",
+     .since = 1,
+     .signature = "TBT>T",
+     .vars = {{'T', HALF}, {'B', ELEM_BIT(ELEM_U8)}},
+     .prepare = bnb_prepare,
+     .release = nbits_release,
+     .infer = nbits_infer,
+     .run = bnb_run},
 };
 NN_TABLE(matmul_nbits);

@@ -17,19 +17,23 @@
     X(cast)           /* Cast, CastLike, BitCast */                                                          \
     X(conv)           /* Conv; FusedConv */                                                                  \
     X(conv_transpose) /* ConvTranspose, Col2Im */                                                            \
+    X(decoding)       /* NGramRepeatBlock, BifurcationDetector, MurmurHash3 of com.microsoft */              \
     X(deform)         /* DeformConv, CausalConvWithState */                                                  \
     X(det)            /* Det; Inverse */                                                                     \
+    X(distance)       /* CDist of com.microsoft */                                                           \
     X(einsum)         /* Einsum */                                                                           \
     X(elementwise)    /* functions of one tensor, Clip, IsNaN, IsInf, Not */                                 \
+    X(experimental)   /* Affine, Crop, ImageScaler, ParametricSoftplus, Scale, ScaledTanh */                 \
     X(gather)         /* Gather, GatherElements, GatherND */                                                 \
+    X(gather_blocks)  /* GatherBlockQuantized of com.microsoft */                                            \
     X(gelu)           /* Gelu, FastGelu, QuickGelu, BiasGelu of com.microsoft */                             \
     X(generate)       /* Range, EyeLike, Trilu, ReverseSequence */                                           \
     X(gridsample)     /* GridSample, AffineGrid */                                                           \
     X(image_decoder)  /* ImageDecoder */                                                                     \
     X(layernorm)      /* LayerNormalization, RMSNormalization; SkipLayerNormalization, … */                \
     X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss */                               \
-    X(matmul)         /* MatMul, Gemm; FusedMatMul, FusedGemm */                                             \
-    X(matmul_nbits)   /* MatMulNBits */                                                                      \
+    X(matmul)         /* MatMul, Gemm; FusedMatMul, TransposeMatMul, FusedGemm */                            \
+    X(matmul_nbits)   /* MatMulNBits, MatMulBnb4 */                                                          \
     X(ml_encode)      /* LabelEncoder, CategoryMapper, OneHotEncoder */                                      \
     X(ml_feature)     /* ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler */ \
     X(ml_linear)      /* LinearClassifier, LinearRegressor */                                                \
@@ -49,9 +53,9 @@
     X(reduce)     /* the ten Reduce operators */                                                             \
     X(reshape)    /* Reshape, Flatten, Squeeze, Unsqueeze */                                                 \
     X(resize)     /* Resize, Upsample */                                                                     \
-    X(rnn)        /* RNN, GRU, LSTM */                                                                       \
+    X(rnn)        /* RNN, GRU, LSTM; DynamicQuantizeLSTM */                                                  \
     X(roi)        /* RoiAlign, MaxRoiPool */                                                                 \
-    X(rotary)     /* RotaryEmbedding, LinearAttention */                                                     \
+    X(rotary)     /* RotaryEmbedding, LinearAttention; MRotaryEmbedding */                                   \
     X(scatter)    /* Scatter, ScatterElements, ScatterND, TensorScatter */                                   \
     X(select)     /* Compress, NonZero, Unique, OneHot */                                                    \
     X(sequence)   /* Sequence…, ConcatFromSequence, SplitToSequence, Optional… */                        \

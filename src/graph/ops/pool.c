@@ -1,5 +1,5 @@
-/* pool.c: MaxPool, AveragePool, LpPool and their global forms, MaxUnpool; QLinearAveragePool and
- * QLinearGlobalAveragePool of com.microsoft. NaN in a window is the window's maximum. */
+/* pool.c: MaxPool, AveragePool, LpPool and their global forms, MaxUnpool; QLinearAveragePool,
+ * QLinearGlobalAveragePool and NhwcMaxPool of com.microsoft. NaN in a window is the window's maximum. */
 #include "base/mem.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
@@ -257,6 +257,34 @@ static status qglobal_run(op_run *r, error *err) {
     return qpool_run(r, true, err);
 }
 
+static status nhwc_max_prepare(op_node *n, error *err) {
+    pool_state *st = NULL;
+    TRY(pool_read(n, POOL_MAX, 1, 1, &st, err));
+    st->channels_last = true;
+    return CHURON_OK;
+}
+
+/* NhwcMaxPool: through planes of f32, which hold bytes exactly. */
+static status nhwc_max_run(op_run *r, error *err) {
+    const pool_state *st = run_state(r);
+    const tensor *x = run_in(r, 0);
+    tensor *y;
+    void *memory;
+    pool_job j;
+    TRY(run_out(r, 0, &y, err));
+    job_of(st, x, y, &j);
+    const size_t channels = (size_t)x->dims[x->rank - 1];
+    TRY(run_scratch(r, (x->count + y->count + 1) * sizeof(float), &memory, err));
+    float *from = memory, *to = from + x->count;
+    for (size_t i = 0; i < x->count; i++)
+        from[i] = (float)byte_of(x, planar(i, (size_t)j.g.in_size, channels, true));
+    j.x = from, j.y = to;
+    run_parallel(r, (size_t)x->dims[0] * channels, (double)x->count, pool_planes_f32, &j);
+    for (size_t i = 0; i < y->count; i++)
+        byte_set(y, planar(i, (size_t)j.g.out_size, channels, true), (int32_t)to[i]);
+    return CHURON_OK;
+}
+
 /* ---- MaxUnpool -------------------------------------------------------------------------------------- */
 
 static status unpool_prepare(op_node *n, error *err) {
@@ -387,6 +415,15 @@ static const op_def rows[] = {
     GLOBAL("GlobalLpPool", 22, 0, ELEMS_FLOAT, global_lp_prepare),
     UNPOOL(9, 21, NN_F3),
     UNPOOL(22, 0, ELEMS_FLOAT),
+    {.domain = "com.microsoft",
+     .name = "NhwcMaxPool",
+     .since = 1,
+     .signature = "T>T",
+     .vars = {{'T', NN_I8}},
+     .prepare = nhwc_max_prepare,
+     .release = mem_free,
+     .infer = pool_infer,
+     .run = nhwc_max_run},
     {.domain = "com.microsoft",
      .name = "QLinearAveragePool",
      .since = 1,

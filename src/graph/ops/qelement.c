@@ -1,5 +1,6 @@
-/* qelement.c: 8-bit operators of com.microsoft on elements: QLinearAdd, QLinearMul, QLinearConcat,
- * QLinearSigmoid, QLinearLeakyRelu. Values are scaled in f32, rounded half to even and saturated. */
+/* qelement.c: 8-bit operators of com.microsoft on elements: QLinearAdd, QLinearMul, QLinearWhere,
+ * QLinearConcat, QLinearSigmoid, QLinearLeakyRelu. Values are scaled in f32, rounded half to even and
+ * saturated. */
 #include "base/mem.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/quant.h"
@@ -101,6 +102,55 @@ static status add_run(op_run *r, error *err) {
 
 static status mul_run(op_run *r, error *err) {
     return binary_run(r, true, err);
+}
+
+/* ---- QLinearWhere: condition, X, X_scale, X_zero, Y, Y_scale, Y_zero, Z_scale, Z_zero ----------------- */
+
+static status where_infer(op_shapes *s, error *err) {
+    size_t rc, rx, ry, n;
+    const dim *c, *x, *y;
+    dim both[TENSOR_MAX_RANK], out[TENSOR_MAX_RANK];
+    if (!shapes_in(s, 0, &rc, &c) || !shapes_in(s, 1, &rx, &x) || !shapes_in(s, 4, &ry, &y)) {
+        shapes_out_unknown(s, 0);
+        return CHURON_OK;
+    }
+    TRY(nn_broadcast(s, x, rx, y, ry, both, &n, err));
+    TRY(nn_broadcast(s, c, rc, both, n, out, &n, err));
+    return shapes_out(s, 0, n, out, err);
+}
+
+/* What each byte of x becomes under another scale and zero point. */
+static void rescale_table(elem type, float sx, int32_t zx, float sz, int32_t zz, uint8_t table[256]) {
+    for (int k = 0; k < 256; k++) {
+        const int32_t code = type == ELEM_I8 ? (int8_t)(uint8_t)k : k;
+        table[k] = (uint8_t)quant_clamp((double)(sx * (float)(code - zx) / sz), zz, type);
+    }
+}
+
+static status where_run(op_run *r, error *err) {
+    const tensor *from[3] = {run_in(r, 0), run_in(r, 1), run_in(r, 4)};
+    int64_t steps[3][TENSOR_MAX_RANK];
+    uint8_t tables[2][256];
+    float sx = 1, sy = 1, sz = 1;
+    int32_t zx = 0, zy = 0, zz = 0;
+    tensor *z;
+    TRY(run_out(r, 0, &z, err));
+    TRY(quant_scalar(r, 2, 3, "X_scale, X_zero_point", &sx, &zx, err));
+    TRY(quant_scalar(r, 5, 6, "Y_scale, Y_zero_point", &sy, &zy, err));
+    TRY(quant_scalar(r, 7, 8, "Z_scale, Z_zero_point", &sz, &zz, err));
+    rescale_table(z->type, sx, zx, sz, zz, tables[0]);
+    rescale_table(z->type, sy, zy, sz, zz, tables[1]);
+    for (size_t k = 0; k < 3; k++) nn_broadcast_strides(from[k]->dims, from[k]->rank, z->rank, steps[k]);
+    for (size_t i = 0; i < z->count; i++) {
+        size_t rest = i, at[3] = {0};
+        for (size_t d = z->rank; d-- > 0;) {
+            for (size_t k = 0; k < 3; k++) at[k] += rest % (size_t)z->dims[d] * (size_t)steps[k][d];
+            rest /= (size_t)z->dims[d];
+        }
+        const size_t which = ((const uint8_t *)from[0]->data)[at[0]] ? 0 : 1;
+        ((uint8_t *)z->data)[i] = tables[which][((const uint8_t *)from[1 + which]->data)[at[1 + which]]];
+    }
+    return CHURON_OK;
 }
 
 /* ---- functions of one byte -------------------------------------------------------------------------- */
@@ -213,10 +263,7 @@ static status concat_run(op_run *r, error *err) {
         const tensor *x = run_in(r, i);
         uint8_t table[256];
         TRY(quant_scalar(r, i + 1, i + 2, "scale and zero point of an input", &sx, &zx, err));
-        for (int k = 0; k < 256; k++) {
-            int32_t code = x->type == ELEM_I8 ? (int8_t)(uint8_t)k : k;
-            table[k] = (uint8_t)quant_clamp((double)(sx * (float)(code - zx) / sy), zy, y->type);
-        }
+        rescale_table(x->type, sx, zx, sy, zy, table);
         size_t length = (size_t)nn_product(x->dims + axis, x->rank - axis);
         for (size_t o = 0; o < outer; o++)
             for (size_t k = 0; k < length; k++)
@@ -232,6 +279,7 @@ static status concat_run(op_run *r, error *err) {
 static const op_def rows[] = {
     {ROW("QLinearAdd", "Tf=TTfTfT>T", {'T', NN_I8}), .infer = binary_infer, .run = add_run},
     {ROW("QLinearMul", "Tf=TTfTfT>T", {'T', NN_I8}), .infer = binary_infer, .run = mul_run},
+    {ROW("QLinearWhere", "bTfTTfTfT>T", {'T', NN_I8}), .infer = where_infer, .run = where_run},
     {ROW("QLinearSigmoid", "Tf=TfT>T", {'T', NN_I8}), .infer = infer_same, .run = sigmoid_run},
     {ROW("QLinearLeakyRelu", "Tf=TfT>T", {'T', NN_I8}), .prepare = leaky_prepare, .release = mem_free,
      .infer = infer_same, .run = leaky_run},

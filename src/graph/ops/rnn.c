@@ -2,12 +2,14 @@
  *
  * The inputs' products of all steps are one matrix product; each step adds the state's. Constant weights are
  * packed once. A sequence that is over keeps its state and leaves zeros in Y; a backward direction begins at
- * its own end. */
+ * its own end. DynamicQuantizeLSTM of com.microsoft holds W and R as bytes, [directions, inputs, gates]: they
+ * become f32 (where they are constant, once); inputs and states are not rounded to bytes here. */
+#include "graph/ops/rnn.h"
 #include "base/mem.h"
 #include "graph/ops/gemm.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
-#include "graph/ops/rnn.h"
+#include "graph/ops/quant.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -40,7 +42,7 @@ typedef struct rnn_state {
     enum rnn_kind kind;
     size_t gates, directions, acts_each;
     int direction;
-    bool linear_before_reset, input_forget, batch_first;
+    bool linear_before_reset, input_forget, batch_first, quantized;
     float clip; /* 0: none */
     int64_t hidden;
     activation acts[MAX_ACTS];
@@ -219,15 +221,75 @@ static status pack_weights(op_node *n, rnn_state *st, error *err) {
     return split < wide ? pack_rows(n, 2, split, hidden, st->directions, st->r2, err) : CHURON_OK;
 }
 
-status rnn_pack_constants(op_node *n, void *state, error *err) {
-    return state ? pack_weights(n, state, err) : CHURON_OK;
+/* ---- DynamicQuantizeLSTM ---------------------------------------------------------------------------- */
+
+enum { Q_W_SCALE = 8, Q_W_ZERO, Q_R_SCALE, Q_R_ZERO };
+
+static bool quantized_fits(const tensor *w, const tensor *scale, const tensor *zero, size_t directions) {
+    if (w->rank != 3 || (uint64_t)w->dims[0] != directions) return false;
+    const size_t each = directions * (size_t)w->dims[2];
+    return (scale->count == directions || scale->count == each) && zero->count == scale->count;
 }
 
-static status rnn_prepare(op_node *n, enum rnn_kind kind, error *err) {
+/* w [directions, k, n] of bytes to `to` [directions, n, k]. */
+static void dequantize_rows(const tensor *w, const tensor *scale, const tensor *zero, float *to) {
+    const size_t k = (size_t)w->dims[1], n = (size_t)w->dims[2], directions = (size_t)w->dims[0];
+    const bool each = scale->count != directions;
+    for (size_t d = 0; d < directions; d++)
+        for (size_t i = 0; i < k; i++)
+            for (size_t j = 0; j < n; j++) {
+                const size_t at = each ? d * n + j : d;
+                to[(d * n + j) * k + i] = ((const float *)scale->data)[at] *
+                                          (float)(byte_of(w, (d * k + i) * n + j) - byte_of(zero, at));
+            }
+}
+
+/* Packs a constant matrix of bytes; what does not fit is said by the run. */
+static status pack_quantized(op_node *node, size_t input, size_t scale_in, const rnn_state *st,
+                             gemm_packed *out, error *err) {
+    const tensor *w = op_constant(node, input), *scale = op_constant(node, scale_in),
+                 *zero = op_constant(node, scale_in + 1);
+    if (!w || !scale || !zero || !quantized_fits(w, scale, zero, st->directions) || w->count == 0)
+        return CHURON_OK;
+    const size_t k = (size_t)w->dims[1], n = (size_t)w->dims[2];
+    float *plain = mem_alloc(w->count * sizeof *plain);
+    if (!plain) return error_no_memory(err, "weights", w->count * sizeof *plain);
+    dequantize_rows(w, scale, zero, plain);
+    status result = CHURON_OK;
+    for (size_t d = 0; d < st->directions && result == CHURON_OK; d++)
+        result = gemm_pack_create(&out[d], plain + d * n * k, k, n, 1, k, err);
+    mem_free(plain);
+    return result;
+}
+
+/* Matrix `input` as f32 rows, unless it is packed. */
+static status quantized_in(op_run *r, size_t input, size_t scale_in, const rnn_state *st,
+                           const gemm_packed *ready, const void **out, error *err) {
+    const tensor *w = run_in(r, input), *scale = run_in(r, scale_in), *zero = run_in(r, scale_in + 1);
+    void *memory;
+    *out = NULL;
+    if (ready[0].memory) return CHURON_OK;
+    if (!quantized_fits(w, scale, zero, st->directions))
+        return run_error(r, err, CHURON_INVALID,
+                         "%c_scale, %c_zero_point: one or one a column for %zu directions expected",
+                         input == 1 ? 'W' : 'R', input == 1 ? 'W' : 'R', st->directions);
+    TRY(run_scratch(r, (w->count + 1) * sizeof(float), &memory, err));
+    dequantize_rows(w, scale, zero, memory);
+    *out = memory;
+    return CHURON_OK;
+}
+
+status rnn_pack_constants(op_node *n, void *state, error *err) {
+    const rnn_state *st = state;
+    return st && !st->quantized ? pack_weights(n, state, err) : CHURON_OK;
+}
+
+static status rnn_prepare(op_node *n, enum rnn_kind kind, rnn_state **out, error *err) {
     static const char *const directions[] = {"forward", "reverse", "bidirectional", NULL};
     static const size_t gates[] = {1, 3, 4}, acts[] = {1, 2, 3};
     rnn_state *st = nn_state(n, sizeof *st, err);
     if (!st) return CHURON_NO_MEMORY;
+    *out = st;
     int64_t v = op_version(n);
     st->kind = kind, st->gates = gates[kind], st->acts_each = acts[kind];
     TRY(op_attr_choice(n, "direction", directions, 0, &st->direction, err));
@@ -246,15 +308,29 @@ static status rnn_prepare(op_node *n, enum rnn_kind kind, error *err) {
 }
 
 static status simple_prepare(op_node *n, error *err) {
-    return rnn_prepare(n, RNN_SIMPLE, err);
+    rnn_state *st;
+    return rnn_prepare(n, RNN_SIMPLE, &st, err);
 }
 
 static status gru_prepare(op_node *n, error *err) {
-    return rnn_prepare(n, RNN_GRU, err);
+    rnn_state *st;
+    return rnn_prepare(n, RNN_GRU, &st, err);
 }
 
 static status lstm_prepare(op_node *n, error *err) {
-    return rnn_prepare(n, RNN_LSTM, err);
+    rnn_state *st;
+    return rnn_prepare(n, RNN_LSTM, &st, err);
+}
+
+static status quantized_prepare(op_node *n, error *err) {
+    rnn_state *st;
+    TRY(rnn_prepare(n, RNN_LSTM, &st, err));
+    st->quantized = true;
+    for (size_t i = Q_W_SCALE; i <= Q_R_ZERO; i++)
+        if (!op_has_input(n, i))
+            return op_error(n, err, CHURON_INVALID, "input %zu: a value expected, got none", i);
+    TRY(pack_quantized(n, 1, Q_W_SCALE, st, st->w, err));
+    return pack_quantized(n, 2, Q_R_SCALE, st, st->r, err);
 }
 
 static void rnn_release(void *state) {
@@ -284,15 +360,19 @@ static status rnn_infer(op_shapes *s, error *err) {
     TRY(nn_rank(s, 0, 3, 3, "X", &kx, &rank, &x, err));
     TRY(nn_rank(s, 2, 3, 3, "R", &kr, &rank, &r, err));
     dim steps = kx ? x[st->batch_first] : dim_fresh(s), batch = kx ? x[!st->batch_first] : dim_fresh(s);
-    dim input = kx ? x[2] : dim_fresh(s), hidden = kr ? r[2] : st->hidden ? st->hidden : dim_fresh(s);
+    dim input = kx ? x[2] : dim_fresh(s), hidden = kr           ? r[st->quantized ? 1 : 2]
+                                                   : st->hidden ? st->hidden
+                                                                : dim_fresh(s);
     dim dirs = (int64_t)st->directions, wide = dim_mul(s, hidden, (int64_t)st->gates);
     if (st->hidden) TRY(shapes_same(s, hidden, st->hidden, "hidden_size and R", &hidden, err));
     if (dim_known(hidden) && hidden < 1)
         return op_error(shapes_node(s), err, CHURON_INVALID,
                         "R: hidden size of at least 1 expected, got %lld", (long long)hidden);
     const dim state[3] = {st->batch_first ? batch : dirs, st->batch_first ? dirs : batch, hidden};
-    TRY(check_dims(s, 1, 3, (dim[]){dirs, wide, input}, "W", err));
-    TRY(check_dims(s, 2, 3, (dim[]){dirs, wide, hidden}, "R", err));
+    TRY(check_dims(s, 1, 3, st->quantized ? (dim[]){dirs, input, wide} : (dim[]){dirs, wide, input}, "W",
+                   err));
+    TRY(check_dims(s, 2, 3, st->quantized ? (dim[]){dirs, hidden, wide} : (dim[]){dirs, wide, hidden}, "R",
+                   err));
     TRY(check_dims(s, 3, 2, (dim[]){dirs, dim_mul(s, wide, 2)}, "B", err));
     TRY(check_dims(s, 4, 1, &batch, "sequence_lens", err));
     TRY(check_dims(s, 5, 3, state, "initial_h", err));
@@ -333,10 +413,15 @@ static status time_first(op_run *r, const rnn_job *j, elem work, const void **x,
 static status rnn_inputs(op_run *r, const rnn_state *st, rnn_job *j, elem work, error *err) {
     const tensor *x = run_in(r, 0), *w = run_in(r, 1), *rec = run_in(r, 2);
     j->steps = (size_t)x->dims[st->batch_first], j->batch = (size_t)x->dims[!st->batch_first];
-    j->input = (size_t)x->dims[2], j->hidden = (size_t)rec->dims[2];
+    j->input = (size_t)x->dims[2], j->hidden = (size_t)rec->dims[st->quantized ? 1 : 2];
     TRY(real_in(r, 0, work, &j->x, err));
-    TRY(real_in(r, 1, work, &j->w, err));
-    TRY(real_in(r, 2, work, &j->r, err));
+    if (st->quantized) {
+        TRY(quantized_in(r, 1, Q_W_SCALE, st, st->w, &j->w, err));
+        TRY(quantized_in(r, 2, Q_R_SCALE, st, st->r, &j->r, err));
+    } else {
+        TRY(real_in(r, 1, work, &j->w, err));
+        TRY(real_in(r, 2, work, &j->r, err));
+    }
     TRY(real_in(r, 3, work, &j->b, err));
     TRY(real_in(r, 5, work, &j->h0, err));
     if (st->kind == RNN_LSTM) TRY(real_in(r, 6, work, &j->c0, err));
@@ -344,9 +429,11 @@ static status rnn_inputs(op_run *r, const rnn_state *st, rnn_job *j, elem work, 
     j->lengths = run_in(r, 4) ? run_in(r, 4)->data : NULL;
     for (size_t d = 0; d < st->directions; d++) {
         j->backward[d] = st->direction == 1 || d == 1;
-        if (w->type == ELEM_F32 && st->w[d].memory) j->w_packed[d] = &st->w[d];
-        if (rec->type == ELEM_F32 && st->r[d].memory) j->r_packed[d] = &st->r[d];
-        if (rec->type == ELEM_F32 && st->r2[d].memory) j->r2_packed[d] = &st->r2[d];
+        const bool plain = w->type == ELEM_F32 || st->quantized,
+                   plain_r = rec->type == ELEM_F32 || st->quantized;
+        if (plain && st->w[d].memory) j->w_packed[d] = &st->w[d];
+        if (plain_r && st->r[d].memory) j->r_packed[d] = &st->r[d];
+        if (plain_r && st->r2[d].memory) j->r2_packed[d] = &st->r2[d];
     }
     TRY(check_lengths(r, j, err));
     return time_first(r, j, work, &j->x, err);
@@ -397,5 +484,14 @@ static const op_def rows[] = {
     VERSIONS("RNN", "TTT=TLT>=TT", simple_prepare),
     VERSIONS("GRU", "TTT=TLT>=TT", gru_prepare),
     VERSIONS("LSTM", "TTT=TLTTT>=TTT", lstm_prepare),
+    {.domain = "com.microsoft",
+     .name = "DynamicQuantizeLSTM",
+     .since = 1,
+     .signature = "fBB=fLffffBfB>=fff",
+     .vars = {{'B', NN_I8}, {'L', ELEM_BIT(ELEM_I32)}},
+     .prepare = quantized_prepare,
+     .release = rnn_release,
+     .infer = rnn_infer,
+     .run = rnn_run},
 };
 NN_TABLE(rnn);

@@ -1,4 +1,5 @@
-/* rotary.c: RotaryEmbedding of ai.onnx and com.microsoft, and LinearAttention. */
+/* rotary.c: RotaryEmbedding of ai.onnx and com.microsoft, MRotaryEmbedding (three positions a token, each for
+ * its part of the pairs), and LinearAttention. */
 #include "base/mem.h"
 #include "graph/ops/attention_core.h"
 #include "graph/ops/ops.h"
@@ -9,13 +10,15 @@
 /* ---- RotaryEmbedding -------------------------------------------------------------------------------- */
 
 typedef struct rotary_state {
-    int64_t heads, size; /* 0: not said */
-    bool interleaved, microsoft;
+    int64_t heads, size;                /* 0: not said */
+    bool interleaved, microsoft, mixed; /* mixed: MRotaryEmbedding's sections take turns */
+    int64_t section[3];                 /* of MRotaryEmbedding: pairs of each position */
 } rotary_state;
 
-static status rotary_read(op_node *n, bool microsoft, error *err) {
+static status rotary_read(op_node *n, bool microsoft, rotary_state **out, error *err) {
     rotary_state *st = nn_state(n, sizeof *st, err);
     if (!st) return CHURON_NO_MEMORY;
+    *out = st;
     bool packed_batch = false;
     float scale = 1;
     st->microsoft = microsoft;
@@ -31,11 +34,13 @@ static status rotary_read(op_node *n, bool microsoft, error *err) {
 }
 
 static status rotary_prepare(op_node *n, error *err) {
-    return rotary_read(n, false, err);
+    rotary_state *st;
+    return rotary_read(n, false, &st, err);
 }
 
 static status ms_rotary_prepare(op_node *n, error *err) {
-    return rotary_read(n, true, err);
+    rotary_state *st;
+    return rotary_read(n, true, &st, err);
 }
 
 static status rotary_infer(op_shapes *s, error *err) {
@@ -131,6 +136,90 @@ static status rotary_run(op_run *r, error *err) {
     return CHURON_OK;
 }
 
+/* ---- MRotaryEmbedding ------------------------------------------------------------------------------- */
+
+static status m_rotary_prepare(op_node *n, error *err) {
+    const int64_t *section;
+    size_t count;
+    rotary_state *st;
+    TRY(rotary_read(n, true, &st, err));
+    TRY(op_attr_bool(n, "mrope_layout", false, &st->mixed, err));
+    TRY(op_attr_ints(n, "mrope_section", &section, &count, err));
+    if (count != 3)
+        return op_error(n, err, CHURON_INVALID, "mrope_section: 3 numbers expected, got %zu", count);
+    for (size_t i = 0; i < 3; i++) {
+        if (section[i] < 0 || section[i] > INT32_MAX)
+            return op_error(n, err, CHURON_INVALID, "mrope_section[%zu]: 0 to %d expected, got %lld", i,
+                            INT32_MAX, (long long)section[i]);
+        st->section[i] = section[i];
+    }
+    return CHURON_OK;
+}
+
+static status m_rotary_infer(op_shapes *s, error *err) {
+    bool kx, kp;
+    size_t rank, rp;
+    const dim *x, *p;
+    TRY(nn_rank(s, 0, 3, 4, "input", &kx, &rank, &x, err));
+    TRY(nn_rank(s, 1, 3, 3, "position_ids", &kp, &rp, &p, err));
+    if (kp) TRY(shapes_same(s, p[0], 3, "position_ids: temporal, height, width", NULL, err));
+    if (kx && kp) TRY(shapes_same(s, p[1], x[0], "batches of input and position_ids", NULL, err));
+    if (kx && kp) TRY(shapes_same(s, p[2], x[rank - 2], "lengths of input and position_ids", NULL, err));
+    return infer_same(s, err);
+}
+
+/* Which of the three positions turns pair i. */
+static size_t stream_of(const rotary_state *st, size_t i) {
+    if (st->mixed) {
+        for (size_t k = 1; k < 3; k++)
+            if (i % 3 == k && (int64_t)i < 3 * st->section[k]) return k;
+        return 0;
+    }
+    return (int64_t)i < st->section[0] ? 0 : (int64_t)i < st->section[0] + st->section[1] ? 1 : 2;
+}
+
+static status m_rotary_run(op_run *r, error *err) {
+    const rotary_state *st = run_state(r);
+    const tensor *x = run_in(r, 0), *positions = run_in(r, 1), *cosine = run_in(r, 2), *sine = run_in(r, 3);
+    tensor *y;
+    void *to, *memory;
+    const void *px, *pc, *ps;
+    rotary_sizes z = {0};
+    TRY(real_out(r, 0, ELEM_F32, &y, &to, err));
+    TRY(real_of(r, x, ELEM_F32, &px, err));
+    TRY(real_of(r, cosine, ELEM_F32, &pc, err));
+    TRY(real_of(r, sine, ELEM_F32, &ps, err));
+    TRY(rotary_size(r, st, x, cosine, &z, err));
+    const size_t half = z.rotated / 2, tokens = z.batch * z.length, n_rows = half ? cosine->count / half : 0;
+    if (sine->count != cosine->count || st->section[0] + st->section[1] + st->section[2] != (int64_t)half)
+        return run_error(r, err, CHURON_INVALID,
+                         "sin_cache, mrope_section: %zu elements and a sum of %zu expected, got %zu and %lld",
+                         cosine->count, half, sine->count,
+                         (long long)(st->section[0] + st->section[1] + st->section[2]));
+    TRY(run_scratch(r, (2 * half + 1) * sizeof(float), &memory, err));
+    float *c = memory, *s = c + half;
+    for (size_t token = 0; token < tokens; token++) {
+        for (size_t i = 0; i < half; i++) {
+            const int64_t at = int_at(positions, stream_of(st, i) * tokens + token);
+            if (at < 0 || (uint64_t)at >= n_rows)
+                return run_error(r, err, CHURON_INVALID,
+                                 "position_ids: a row of the caches (0 to %zu) expected, got %lld",
+                                 n_rows - 1, (long long)at);
+            c[i] = ((const float *)pc)[(size_t)at * half + i],
+            s[i] = ((const float *)ps)[(size_t)at * half + i];
+        }
+        for (size_t h = 0; h < z.heads; h++) {
+            const size_t b = token / z.length, t = token % z.length;
+            const size_t at =
+                z.heads_first ? ((b * z.heads + h) * z.length + t) * z.size : (token * z.heads + h) * z.size;
+            attention_rotate((const float *)px + at, (float *)to + at, z.size, z.rotated, c, s,
+                             st->interleaved, x->type);
+        }
+    }
+    real_done(y, ELEM_F32, to);
+    return CHURON_OK;
+}
+
 /* ---- LinearAttention -------------------------------------------------------------------------------- */
 
 enum rule { RULE_LINEAR, RULE_GATED, RULE_DELTA, RULE_GATED_DELTA };
@@ -160,6 +249,12 @@ static status linear_prepare(op_node *n, error *err) {
         return op_error(n, err, CHURON_INVALID, "update_rule: %s needs decay: %s, beta: %s", rules[st->rule],
                         gated ? "yes" : "no", delta ? "yes" : "no");
     return CHURON_OK;
+}
+
+static status ms_linear_prepare(op_node *n, error *err) {
+    int64_t states;
+    TRY(op_attr_int(n, "state_window", 0, 0, 0, &states, err));
+    return linear_prepare(n, err);
 }
 
 static status head_size(op_shapes *s, dim hidden, int64_t n_heads, const char *what, dim *out, error *err) {
@@ -328,5 +423,23 @@ static const op_def rows[] = {
      .release = mem_free,
      .infer = linear_infer,
      .run = linear_run},
+    {.domain = "com.microsoft",
+     .name = "LinearAttention",
+     .since = 1,
+     .signature = "TTT=STT>@@",
+     .vars = {{'T', HALF}, {'S', HALF}},
+     .prepare = ms_linear_prepare,
+     .release = mem_free,
+     .infer = linear_infer,
+     .run = linear_run},
+    {.domain = "com.microsoft",
+     .name = "MRotaryEmbedding",
+     .since = 1,
+     .signature = "TiTT>T",
+     .vars = {{'T', HALF}},
+     .prepare = m_rotary_prepare,
+     .release = mem_free,
+     .infer = m_rotary_infer,
+     .run = m_rotary_run},
 };
 NN_TABLE(rotary);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct select_state {
-    bool has_axis, sorted;
+    bool has_axis, sorted, microsoft;
     int64_t axis;
 } select_state;
 
@@ -278,6 +278,15 @@ static void sort_items(const unique_items *u, size_t *order, size_t *spare) {
     }
 }
 
+/* com.microsoft's: no attributes, values as they first appear. */
+static status prepare_ms_unique(op_node *n, error *err) {
+    select_state *s = mem_calloc(1, sizeof *s);
+    if (s == NULL) return error_no_memory(err, "operator state", sizeof *s);
+    op_set_state(n, s);
+    s->microsoft = true;
+    return CHURON_OK;
+}
+
 static status infer_unique(op_shapes *s, error *err) {
     const select_state *state = shapes_state(s);
     size_t rank, axis;
@@ -300,7 +309,7 @@ static status infer_unique(op_shapes *s, error *err) {
     } else {
         shapes_out_unknown(s, 0);
     }
-    const dim sizes[3] = {n, inverse, n};
+    const dim sizes[3] = {state->microsoft ? inverse : n, state->microsoft ? n : inverse, n};
     for (size_t i = 1; i < 4; i++)
         if (op_has_output(shapes_node(s), i)) TRY(shapes_out(s, i, 1, &sizes[i - 1], err));
     return CHURON_OK;
@@ -371,6 +380,10 @@ static status run_unique(op_run *r, error *err) {
             memcpy((char *)out->data + (o * n + g) * bytes,
                    (const char *)x->data + (o * u.count + first[g]) * bytes, bytes);
     TRY(strings_own(out, err));
+    if (s->microsoft) { /* the first places are no output */
+        TRY(write_numbers(r, 1, u.count, inverse, err));
+        return write_numbers(r, 2, n, count, err);
+    }
     TRY(write_numbers(r, 1, n, first, err));
     TRY(write_numbers(r, 2, u.count, inverse, err));
     return write_numbers(r, 3, n, count, err);
@@ -393,6 +406,18 @@ static const op_def rows[] = {
     SELECT("NonZero", 13, 0, "T>i", TYPES_ALL_13, NULL, infer_non_zero, run_non_zero),
     SELECT("Unique", 11, 27, "T>Tiii", TYPES_ALL_1, prepare_optional_axis, infer_unique, run_unique),
     SELECT("Unique", 28, 0, "T>Tiii", TYPES_ALL_13, prepare_optional_axis, infer_unique, run_unique),
+    {"com.microsoft",
+     "Unique",
+     1,
+     0,
+     0,
+     "T>Tii",
+     {{'T', TYPES_ALL_1}},
+     prepare_ms_unique,
+     mem_free,
+     infer_unique,
+     NULL,
+     run_unique},
     ONE_HOT(9, 27, TYPES_ALL_1),
     ONE_HOT(28, 0, TYPES_ALL_13),
 };
