@@ -1,6 +1,7 @@
 /* bundle_against.c: see bundle_against.h. Labels (text, booleans, integers) are counted as changed or not,
  * with the commonest changes; numbers by how far they moved. */
 #include "cli/bundle_against.h"
+#include "cli/timeout.h"
 
 #include "base/mem.h"
 #include "pipeline/golden.h"
@@ -201,8 +202,10 @@ static status compare_all(comparison *c, error *err) {
     for (size_t i = 0; st == CHURON_OK && i < c->records.n; i += TOGETHER) {
         const size_t n = c->records.n - i < TOGETHER ? c->records.n - i : TOGETHER;
         const json_t *const *records = (const json_t *const *)&c->records.items[i];
-        st = pipeline_run_json(before, records, n, &c->records.source, NULL, x, err);
-        if (st == CHURON_OK) st = pipeline_run_json(now, records, n, &c->records.source, NULL, y, err);
+        pipeline_run_options o = {.deadline = timeout_deadline(c->a->timeout)};
+        st = pipeline_run_json(before, records, n, &c->records.source, &o, x, err);
+        o.deadline = timeout_deadline(c->a->timeout);
+        if (st == CHURON_OK) st = pipeline_run_json(now, records, n, &c->records.source, &o, y, err);
         for (size_t k = 0; k < n && st == CHURON_OK; k++)
             st = compare_record(c, records[k], &x[k], &y[k], err);
     }
@@ -322,7 +325,7 @@ static int print_text(comparison *c) {
 
 static status prepare(comparison *c, error *err) {
     bundle_against *a = c->a;
-    TRY(bundle_open(&c->before, a->other, a->common.threads, NULL, err));
+    TRY(bundle_open(&c->before, a->other, a->common.threads, NULL, a->timeout, err));
     c->records = (bundle_records){.p = a->p, .input = a->data};
     TRY(bundle_records_read(&c->records, err));
     c->n_outputs = pipeline_n_outputs(a->p);

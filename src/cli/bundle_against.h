@@ -7,6 +7,7 @@
 typedef struct bundle_against {
     arg_common common;
     const char *other, *data;
+    double timeout;  /* of loading, and of each run; 0: any time */
     arg_list slices; /* fields of the records */
     pipeline *p;     /* the new one; `other` names the one before */
 } bundle_against;

@@ -1,5 +1,6 @@
 /* bundle_bench.c: `churon bench BUNDLE`: how long a record takes, and how much of that is not the model. */
 #include "cli/bundle_records.h"
+#include "cli/timeout.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -16,7 +17,8 @@ typedef struct bundle_bench {
     bundle_records records;
     const char *batches;
     uint64_t reps;
-    double seconds;
+    double seconds; /* to spend on measuring */
+    double timeout;
 } bundle_bench;
 
 typedef struct bench_row {
@@ -46,7 +48,8 @@ static status measure(const bundle_bench *b, pipeline_session *s, uint64_t batch
          st == CHURON_OK && n < most && (n < 5 || b->reps || clock_seconds() - begin < b->seconds);) {
         for (size_t i = 0; i < batch; i++) records[i] = b->records.items[at++ % b->records.n];
         const double before = pipeline_session_model_seconds(s), started = clock_seconds();
-        st = pipeline_run_json(s, records, (size_t)batch, &b->records.source, NULL, answers, err);
+        const pipeline_run_options o = {.deadline = timeout_deadline(b->timeout)};
+        st = pipeline_run_json(s, records, (size_t)batch, &b->records.source, &o, answers, err);
         const double now = clock_seconds();
         for (size_t i = 0; st == CHURON_OK && i < batch; i++) {
             if (answers[i].st != CHURON_OK)
@@ -115,7 +118,7 @@ static int bench_bundle(bundle_bench *b, const char *model, const uint64_t *batc
     pipeline *p = NULL;
     pipeline_session *s = NULL;
     bench_row *rows = mem_calloc(n, sizeof *rows);
-    status st = rows ? bundle_open(&p, model, b->common.threads, NULL, &err)
+    status st = rows ? bundle_open(&p, model, b->common.threads, NULL, b->timeout, &err)
                      : error_no_memory(&err, "rows", n * sizeof *rows);
     if (st == CHURON_OK) st = pipeline_session_create(&s, p, &err);
     b->records.p = p;
@@ -164,6 +167,7 @@ int bundle_cmd_bench(int argc, char **argv) {
          .min = 0.01,
          .max = 3600,
          .help = "how long to measure (default 1)"},
+        TIMEOUT_OPTION(&b.timeout),
     };
     const arg_command c = {
         .name = "bench",

@@ -126,7 +126,8 @@ int bundle_cmd_inspect(int argc, char **argv) {
     if (outcome != ARGS_RUN) return outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     pipeline *p;
     error err = {0};
-    if (bundle_open(&p, argv[0], common.threads, NULL, &err) != CHURON_OK) return cli_refuse("inspect", &err);
+    if (bundle_open(&p, argv[0], common.threads, NULL, 0, &err) != CHURON_OK)
+        return cli_refuse("inspect", &err);
     const int code = common.json ? print_json(p, common.threads) : print_text(p);
     pipeline_close(p);
     return code;

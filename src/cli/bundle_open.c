@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/pool.h"
+#include "cli/timeout.h"
 #include "kernel/kernel.h"
 #include "registry/store.h"
 
@@ -29,12 +30,12 @@ status bundle_resolve(const char *model, str *path, error *err) {
 }
 
 status bundle_open(pipeline **out, const char *model, uint64_t threads, provider_choice *providers,
-                   error *err) {
+                   double timeout, error *err) {
     str path = {0};
     *out = NULL;
     status st = providers ? provider_choice_read(providers, err) : CHURON_OK;
     if (st == CHURON_OK) st = bundle_resolve(model, &path, err);
-    pipeline_options o = {.threads = (size_t)threads};
+    pipeline_options o = {.threads = (size_t)threads, .deadline = timeout_deadline(timeout)};
     if (providers) {
         o.providers = providers->names;
         o.n_providers = providers->n;

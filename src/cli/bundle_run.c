@@ -1,5 +1,6 @@
 /* bundle_run.c: `churon run BUNDLE`: records in, answers out. */
 #include "cli/bundle_records.h"
+#include "cli/timeout.h"
 
 #include "base/clock.h"
 #include "pipeline/trace.h"
@@ -22,7 +23,7 @@ typedef struct bundle_run {
     str outputs; /* JSON of the answers, with commas; or lines */
     json_out j;
     struct trace trace;
-    double load_s, run_s;
+    double load_s, run_s, timeout;
 } bundle_run;
 
 /* ---- answers ---------------------------------------------------------------------------------------- */
@@ -47,9 +48,11 @@ static void give_answer(bundle_run *r, size_t number, const pipeline_answer *a) 
 static status run_records(bundle_run *r, error *err) {
     const size_t together = r->state || r->want_trace ? 1 : TOGETHER;
     pipeline_answer answers[TOGETHER];
-    const pipeline_run_options o = {.sequence = r->state, .trace = r->want_trace ? &r->trace : NULL};
     for (size_t i = 0; i < r->records.n; i += together) {
         const size_t n = r->records.n - i < together ? r->records.n - i : together;
+        const pipeline_run_options o = {.deadline = timeout_deadline(r->timeout),
+                                        .sequence = r->state,
+                                        .trace = r->want_trace ? &r->trace : NULL};
         const double started = clock_seconds();
         TRY(pipeline_run_json(r->session, (const json_t *const *)&r->records.items[i], n, &r->records.source,
                               &o, answers, err));
@@ -99,7 +102,7 @@ static int run_bundle(bundle_run *r) {
     const double started = clock_seconds();
     bool usage = false;
     int code = EXIT_NO;
-    status st = bundle_open(&r->p, r->model, r->common.threads, &r->providers, &err);
+    status st = bundle_open(&r->p, r->model, r->common.threads, &r->providers, r->timeout, &err);
     if (st == CHURON_OK) st = pipeline_session_create(&r->session, r->p, &err);
     r->load_s = clock_seconds() - started;
     if (st == CHURON_OK) {
@@ -152,6 +155,7 @@ int bundle_cmd_run(int argc, char **argv) {
          .target = &r.sequence,
          .help = "the records are one sequence: its state goes from each to the next"},
         PROVIDER_OPTION(&r.providers),
+        TIMEOUT_OPTION(&r.timeout),
     };
     const arg_command c = {.name = "run",
                            .synopsis = "BUNDLE [PROMPT] [--record JSON | -i FILE]",

@@ -1,5 +1,6 @@
 /* bundle_verify.c: `churon verify BUNDLE`: golden cases, and one version against another. */
 #include "cli/bundle_records.h"
+#include "cli/timeout.h"
 
 #include "cli/bundle_against.h"
 #include "pipeline/golden.h"
@@ -9,6 +10,7 @@
 
 typedef struct bundle_verify {
     arg_common common;
+    double timeout;
     json_out j;
     str text;
 } bundle_verify;
@@ -39,7 +41,7 @@ static int verify_golden(bundle_verify *v, pipeline *p) {
     v->j = json_out_begin(&v->text);
     json_out_object(&v->j, NULL);
     json_out_array(&v->j, "cases");
-    if (golden_verify(p, report, v, &sum, &err) != CHURON_OK) return cli_refuse("verify", &err);
+    if (golden_verify(p, v->timeout, report, v, &sum, &err) != CHURON_OK) return cli_refuse("verify", &err);
     json_out_end_array(&v->j);
     json_out_uint(&v->j, "passed", sum.passed);
     json_out_uint(&v->j, "failed", sum.failed);
@@ -61,6 +63,7 @@ int bundle_cmd_verify(int argc, char **argv) {
     provider_choice providers = {0};
     const arg_option options[] = {
         PROVIDER_OPTION(&providers),
+        TIMEOUT_OPTION(&v.timeout),
         {.name = "against",
          .kind = ARG_STRING,
          .target = &a.other,
@@ -99,10 +102,11 @@ int bundle_cmd_verify(int argc, char **argv) {
     } else if (outcome == ARGS_RUN) {
         error err = {0};
         pipeline *p = NULL;
-        if (bundle_open(&p, argv[0], v.common.threads, &providers, &err) != CHURON_OK) {
+        if (bundle_open(&p, argv[0], v.common.threads, &providers, v.timeout, &err) != CHURON_OK) {
             code = cli_refuse("verify", &err);
         } else if (a.other) {
             a.common = v.common;
+            a.timeout = v.timeout;
             a.p = p;
             code = bundle_against_run(&a);
         } else {

@@ -2,6 +2,7 @@
  * is, and which nodes take the time. */
 #include "cli/graph_inputs.h"
 #include "cli/graph_providers.h"
+#include "cli/timeout.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -27,6 +28,7 @@ typedef struct graph_bench {
     arg_list shapes, files;
     uint64_t batch, reps;
     double seconds; /* to spend on measuring */
+    double timeout;
     provider_choice providers;
     const char *provider; /* of this row */
     str text;
@@ -65,9 +67,12 @@ static void on_node(void *user, const graph_event *e) {
     n->runs++;
 }
 
-static status run_once(graph_bench *b, const graph_run_options *o, double *seconds, error *err) {
+/* watched: node by node. */
+static status run_once(graph_bench *b, bool watched, double *seconds, error *err) {
+    const graph_run_options o = {
+        .deadline = timeout_deadline(b->timeout), .on_node = watched ? on_node : NULL, .user = b};
     double started = clock_seconds();
-    TRY(graph_run(b->session, b->inputs, b->outputs, o, err));
+    TRY(graph_run(b->session, b->inputs, b->outputs, &o, err));
     *seconds = clock_seconds() - started;
     for (size_t i = 0; i < graph_n_outputs(b->g); i++) value_free(&b->outputs[i]);
     return CHURON_OK;
@@ -75,19 +80,18 @@ static status run_once(graph_bench *b, const graph_run_options *o, double *secon
 
 static status measure(graph_bench *b, error *err) {
     double seconds, spent = 0;
-    for (int i = 0; i < 3; i++) TRY(run_once(b, NULL, &seconds, err));
+    for (int i = 0; i < 3; i++) TRY(run_once(b, false, &seconds, err));
     size_t reps = b->reps ? (size_t)b->reps : MOST_REPS;
     b->times = mem_alloc(reps * sizeof *b->times);
     if (!b->times) return error_no_memory(err, "times", reps * sizeof *b->times);
     while (b->n_times < reps && (b->reps || spent < b->seconds || b->n_times < 5)) {
-        TRY(run_once(b, NULL, &b->times[b->n_times], err));
+        TRY(run_once(b, false, &b->times[b->n_times], err));
         spent += b->times[b->n_times++];
     }
     /* Nodes apart: asking the clock twice a node would weigh on small graphs. */
-    graph_run_options o = {.on_node = on_node, .user = b};
     for (size_t i = 0; i < 5 && i < b->n_times; i++) {
         b->at = 0;
-        TRY(run_once(b, &o, &seconds, err));
+        TRY(run_once(b, true, &seconds, err));
     }
     for (size_t i = 0; i < b->n_nodes; i++) b->operations += b->nodes[i].operations;
     return b->failed ? error_no_memory(err, "times", 0) : CHURON_OK;
@@ -242,8 +246,10 @@ static void end_row(graph_bench *b) {
 }
 
 static status bench_row(graph_bench *b, const char *path, size_t threads, error *err) {
-    const graph_options o = {
-        .threads = threads, .providers = &b->provider, .n_providers = b->provider != NULL};
+    const graph_options o = {.threads = threads,
+                             .providers = &b->provider,
+                             .n_providers = b->provider != NULL,
+                             .deadline = timeout_deadline(b->timeout)};
     const graph_inputs_options from = {.files = &b->files, .shapes = &b->shapes, .batch = b->batch};
     const double started = clock_seconds();
     TRY(graph_open(&b->g, path, &o, err));
@@ -326,6 +332,7 @@ int graph_cmd_bench(int argc, char **argv) {
          .target = &b.providers.given,
          .value = "NAME[,NAME]",
          .help = "what executes nodes (default: cpu); a row for each"},
+        TIMEOUT_OPTION(&b.timeout),
     };
     const arg_command c = {.name = "bench",
                            .synopsis = "MODEL.onnx",

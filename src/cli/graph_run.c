@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/record.h"
+#include "cli/timeout.h"
 #include "kernel/kernel.h"
 #include "registry/store.h"
 #include "tensor/npy.h"
@@ -30,7 +31,7 @@ typedef struct graph_run_request {
     json_out out;
     str text;
     size_t n_records;
-    double load_s, run_s;
+    double load_s, run_s, timeout;
 } graph_run_request;
 
 /* ---- one record ------------------------------------------------------------------------------------- */
@@ -107,7 +108,8 @@ static status give_output(graph_run_request *r, size_t i, error *err) {
 static status run_record(graph_run_request *r, error *err) {
     size_t n_in = graph_n_inputs(r->g), n_out = graph_n_outputs(r->g);
     double started = clock_seconds();
-    status st = graph_run(r->session, r->inputs, r->outputs, NULL, err);
+    const graph_run_options o = {.deadline = timeout_deadline(r->timeout)};
+    status st = graph_run(r->session, r->inputs, r->outputs, &o, err);
     r->run_s += clock_seconds() - started;
     r->n_records++;
     clear_values(r->inputs, n_in);
@@ -293,6 +295,7 @@ static int run_graph(graph_run_request *r) {
         st = error_set(&err, CHURON_IO, "%s: cannot make the folder: %s", r->output_dir, strerror(errno));
         goto cleanup;
     }
+    o.deadline = timeout_deadline(r->timeout);
     TRY_GOTO(graph_open(&r->g, str_cstr(&path), &o, &err));
     TRY_GOTO(graph_session_create(&r->session, r->g, &err));
     r->inputs = mem_calloc(graph_n_inputs(r->g) + 1, sizeof(value));
@@ -349,6 +352,7 @@ int graph_cmd_run(int argc, char **argv) {
          .value = "NAME",
          .help = "leaves out a pass ('churon inspect MODEL --passes' lists them), or 'all'"},
         PROVIDER_OPTION(&r.providers),
+        TIMEOUT_OPTION(&r.timeout),
     };
     const arg_command c = {.name = "run",
                            .synopsis = "MODEL.onnx [--record JSON | -i FILE] [--input NAME=FILE.npy]",

@@ -2,6 +2,7 @@
  * with passes, or this model and another. */
 #include "cli/graph_inputs.h"
 #include "cli/graph_providers.h"
+#include "cli/timeout.h"
 
 #include "base/mem.h"
 #include "graph/compare.h"
@@ -37,6 +38,7 @@ typedef struct graph_verify {
     tolerance tolerance;
     arg_list files, shapes;
     provider_choice providers;
+    double timeout;
     uint64_t batch;
     value *inputs;
     size_t n_inputs;
@@ -88,13 +90,17 @@ static void on_node(void *user, const graph_event *e) {
 }
 
 /* Loads a model and runs it on the inputs. */
-static status trace_run(trace *t, const char *path, const graph_options *o, const value *inputs, error *err) {
+static status trace_run(const graph_verify *v, trace *t, const char *path, const graph_options *o,
+                        error *err) {
     graph_session *s = NULL;
-    graph_run_options run = {.on_node = t->keeps ? on_node : NULL, .user = t};
-    TRY(graph_open(&t->g, path, o, err));
+    graph_options load = *o;
+    load.deadline = timeout_deadline(v->timeout);
+    TRY(graph_open(&t->g, path, &load, err));
     t->outputs = mem_calloc(graph_n_outputs(t->g) + 1, sizeof(value));
     status st = t->outputs ? graph_session_create(&s, t->g, err) : error_no_memory(err, "values", 0);
-    if (st == CHURON_OK) st = graph_run(s, inputs, t->outputs, &run, err);
+    const graph_run_options run = {
+        .deadline = timeout_deadline(v->timeout), .on_node = t->keeps ? on_node : NULL, .user = t};
+    if (st == CHURON_OK) st = graph_run(s, v->inputs, t->outputs, &run, err);
     if (st == CHURON_OK && t->failed) st = error_no_memory(err, "values of nodes", 0);
     graph_session_free(s);
     return st;
@@ -239,8 +245,8 @@ static status compare_pass_of_steps(graph_verify *v, const char *path, const cha
     trace a = {0}, b = {0};
     comparison worst = {.same = true};
     str why = {0};
-    status st = trace_run(&a, path, &none, v->inputs, err);
-    if (st == CHURON_OK) st = trace_run(&b, path, &one, v->inputs, err);
+    status st = trace_run(v, &a, path, &none, err);
+    if (st == CHURON_OK) st = trace_run(v, &b, path, &one, err);
     for (size_t i = 0; st == CHURON_OK && i < graph_n_outputs(a.g); i++) {
         const comparison c = compare_steps(&a.outputs[i], &b.outputs[i]);
         if (!c.same && worst.same)
@@ -273,7 +279,7 @@ static status compare_passes(graph_verify *v, const char *path, error *err) {
         const size_t k = leave_out(list[i].name, left_out);
         trace alone = {0};
         graph_options o = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
-        st = trace_run(&alone, path, &o, v->inputs, err);
+        st = trace_run(v, &alone, path, &o, err);
         if (st == CHURON_OK && !compare_outputs(v, &v->a, &alone, list[i].name, false)) v->same = false;
         trace_free(&alone);
     }
@@ -283,7 +289,8 @@ static status compare_passes(graph_verify *v, const char *path, error *err) {
 
 static status make_inputs(graph_verify *v, const char *path, error *err) {
     static const char *const all[] = {"all"};
-    graph_options o = {.threads = 1, .no_pass = all, .n_no_pass = 1};
+    graph_options o = {
+        .threads = 1, .no_pass = all, .n_no_pass = 1, .deadline = timeout_deadline(v->timeout)};
     graph *g;
     TRY(graph_open(&g, path, &o, err));
     graph_inputs_options from = {.files = &v->files, .shapes = &v->shapes, .batch = v->batch};
@@ -311,15 +318,17 @@ static status verify_ways(graph_verify *v, const char *path, const char *other, 
         .threads = (size_t)v->common.threads, .providers = v->providers.names, .n_providers = v->providers.n};
     TRY(make_inputs(v, path, err));
     v->a.keeps = v->b.keeps = true;
-    TRY(trace_run(&v->a, path, &plain, v->inputs, err));
+    TRY(trace_run(v, &v->a, path, &plain, err));
     if (other) {
         graph *g;
-        TRY(graph_open(&g, other, &full, err));
+        graph_options load = full;
+        load.deadline = timeout_deadline(v->timeout);
+        TRY(graph_open(&g, other, &load, err));
         status st = same_inputs(v->a.g, g, err);
         graph_close(g);
         TRY(st);
     }
-    TRY(trace_run(&v->b, other ? other : path, &full, v->inputs, err));
+    TRY(trace_run(v, &v->b, other ? other : path, &full, err));
     if (v->common.json) json_out_array(&v->json, "outputs");
     v->same = compare_outputs(v, &v->a, &v->b, NULL, true);
     if (v->common.json) json_out_end_array(&v->json);
@@ -405,6 +414,7 @@ int graph_cmd_verify(int argc, char **argv) {
          .help = "absolute difference that is allowed",
          .max = 1e9},
         PROVIDER_OPTION(&v.providers),
+        TIMEOUT_OPTION(&v.timeout),
     };
     const arg_command c = {
         .name = "verify",

@@ -1,5 +1,6 @@
 /* verify.c: `churon verify`: whether a model gives the answers that it should. */
 #include "cli/cli.h"
+#include "cli/timeout.h"
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -113,13 +114,7 @@ int cmd_verify(int argc, char **argv) {
          .value = "A",
          .help = "absolute difference that is allowed",
          .max = 1e9},
-        {.name = "timeout",
-         .kind = ARG_DOUBLE,
-         .target = &v.suite.seconds,
-         .value = "S",
-         .help = "seconds that a run may take",
-         .min = 0.001,
-         .max = 1e6},
+        TIMEOUT_OPTION(&v.suite.seconds),
         {.name = "no-pass",
          .kind = ARG_LIST,
          .target = &no_pass,

@@ -290,46 +290,67 @@ status run_scratch(op_run *r, size_t bytes, void **out, error *err) {
                 : op_error(r->node, err, CHURON_NO_MEMORY, "no memory for %zu bytes of scratch", bytes);
 }
 
+stop_flag *run_stop(const op_run *r) {
+    return r->x->stop;
+}
+
 status run_check(op_run *r, error *err) {
-    const exec *x = r->x;
-    if (x->deadline != 0 && clock_seconds() > x->deadline) {
-        return op_error(r->node, err, CHURON_LIMIT, "time: the deadline has passed");
-    }
-    /* Relaxed: nothing else is read from whom has set it. */
-    const atomic_bool *cancel = x->options ? x->options->cancel : NULL;
-    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
-        return op_error(r->node, err, CHURON_CANCELLED, "the run was cancelled");
-    }
-    return CHURON_OK;
+    error e;
+    status st = stop_check(r->x->stop, &e);
+    return st == CHURON_OK ? st : op_error(r->node, err, st, "%s", e.message);
+}
+
+/* What a node that was asked to leave has computed, or says to be wrong, does not count. */
+static status outcome(op_run *r, status st, error *err) {
+    return stop_seen(r->x->stop) ? run_check(r, err) : st;
 }
 
 /* ---- threads ---------------------------------------------------------------------------------------- */
 
 typedef struct parallel_job {
-    size_t n;
+    size_t n, each; /* each: items of a piece, between which the clock is read */
     void (*fn)(void *ctx, size_t from, size_t to);
     void *ctx;
+    stop_flag *stop;
 } parallel_job;
+
+static void parallel_pieces(const parallel_job *j, size_t from, size_t to) {
+    for (size_t end; from < to && !stop_now(j->stop); from = end) {
+        end = to - from > j->each ? from + j->each : to;
+        j->fn(j->ctx, from, end);
+    }
+}
 
 static void parallel_part(void *ctx, const pool_member *me) {
     const parallel_job *j = ctx;
     size_t from, to;
     pool_split(me, j->n, 1, &from, &to);
-    if (from < to) j->fn(j->ctx, from, to);
+    parallel_pieces(j, from, to);
 }
 
 /* Handing work to awake workers costs under a microsecond, to sleeping ones tens. */
 static const double worth_a_team = 20000; /* ns */
+/* Of a piece: what `work` says may be ten times too little. */
+static const double worth_a_look = 500e3; /* ns */
+
+static size_t piece(size_t n, double work) {
+    const double pieces = work / worth_a_look;
+    if (!(pieces > 1)) return n;
+    if (pieces >= (double)n) return 1;
+    const size_t each = (size_t)((double)n / pieces);
+    return each > 64 ? each / 16 * 16 : each;
+}
 
 void run_parallel(op_run *r, size_t n, double work, void (*fn)(void *ctx, size_t from, size_t to),
                   void *ctx) {
     if (n == 0) return;
+    parallel_job j = {.n = n, .each = n, .fn = fn, .ctx = ctx, .stop = run_stop(r)};
+    if (j.stop) j.each = piece(n, work);
     if (n == 1 || work < worth_a_team || pool_threads(r->x->pool) == 1) {
-        fn(ctx, 0, n);
-        return;
+        parallel_pieces(&j, 0, n);
+    } else {
+        pool_run(r->x->pool, parallel_part, &j);
     }
-    parallel_job j = {.n = n, .fn = fn, .ctx = ctx};
-    pool_run(r->x->pool, parallel_part, &j);
 }
 
 /* ---- bodies ----------------------------------------------------------------------------------------- */
@@ -444,11 +465,11 @@ static op_run begin_step(exec *x, const exec_step *step, exec_frame *f) {
 /* `index`: the step's number if the run is watched, else SIZE_MAX. */
 static status run_step(exec *x, const exec_step *step, exec_frame *f, size_t index, error *err) {
     op_run r = begin_step(x, step, f);
-    if (x->deadline != 0 || x->options) TRY(run_check(&r, err));
+    if (x->stop) TRY(run_check(&r, err));
     bool told = x->options && x->options->on_node;
     double started = told ? clock_seconds() : 0;
     exec_mark mark = exec_scratch_mark(x);
-    status st = compute(&r, err);
+    status st = outcome(&r, compute(&r, err), err);
     exec_scratch_release(x, mark);
     if (st != CHURON_OK) return st;
     if (told) tell(&r, started);
@@ -534,7 +555,7 @@ static status run_planned(exec *x, const ir_graph *g, const bucket *b, error *er
         const bucket_step *s = &b->steps[i];
         if (x->skips && x->idle[s->step->node->index]) continue;
         op_run r = begin_step(x, s->step, f);
-        if (x->deadline != 0 || x->options) TRY(run_check(&r, err));
+        if (x->stop) TRY(run_check(&r, err));
         double started = told ? clock_seconds() : 0;
         exec_mark mark = exec_scratch_mark(x);
         status st;
@@ -544,6 +565,7 @@ static status run_planned(exec *x, const ir_graph *g, const bucket *b, error *er
         } else {
             st = compute(&r, err);
         }
+        st = outcome(&r, st, err);
         exec_scratch_release(x, mark);
         if (st == CHURON_OK && !s->fast) st = unshare(x, b, s, f, err);
         if (st != CHURON_OK) return st;

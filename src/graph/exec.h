@@ -35,7 +35,7 @@ typedef struct exec {
     exec_chunk *scratch;        /* newest first */
     uint64_t live, peak, limit; /* bytes that the run holds */
     const graph_run_options *options;
-    double deadline; /* 0: none */
+    stop_flag *stop; /* NULL: the run has no end set */
     /* bucket.h */
     struct bucket *buckets; /* [BUCKET_MOST], or NULL */
     struct bucket *entered; /* whose presets are in the main frame */

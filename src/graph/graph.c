@@ -24,6 +24,7 @@ struct graph {
 struct graph_session {
     graph *graph;
     exec x;
+    stop_flag stop; /* of the run */
 };
 
 /* ---- loading ---------------------------------------------------------------------------------------- */
@@ -58,16 +59,24 @@ static status load(graph *g, const onnx_model *m, const graph_options *o, error 
 }
 
 status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o, error *err) {
-    static const graph_options defaults = {0};
-    if (!o) o = &defaults;
+    graph_options full = o ? *o : (graph_options){0};
     *out = NULL;
     graph *g = mem_calloc(1, sizeof *g);
     if (!g) return ir_no_memory(err);
     atomic_init(&g->references, 1);
-    g->threads = o->threads ? o->threads : pool_physical_cores();
-    g->max_memory = o->max_memory ? o->max_memory : free_memory() / 2;
+    if (!full.threads) full.threads = pool_physical_cores();
+    if (!full.max_memory) full.max_memory = free_memory() / 2;
+    g->threads = full.threads;
+    g->max_memory = full.max_memory;
     g->program.symbols.memory = &g->program.memory;
-    status st = load(g, m, o, err);
+    stop_flag limit;
+    if (full.deadline != 0 || full.cancel) {
+        stop_init(&limit, full.deadline, full.cancel);
+        g->program.stop = &limit;
+    }
+    status st = load(g, m, &full, err);
+    if (st != CHURON_OK && stop_seen(g->program.stop)) error_prefix(err, "load");
+    g->program.stop = NULL;
     if (st != CHURON_OK) {
         graph_close(g);
         return st;
@@ -340,7 +349,11 @@ status graph_run(graph_session *s, const value *inputs, value *outputs, const gr
         TRY(check_value(g->inputs[i]->name, &s->graph->input_types[i], &inputs[i], err));
     }
     x->options = o;
-    x->deadline = o ? o->deadline : 0;
+    x->stop = NULL;
+    if (o && (o->deadline != 0 || o->cancel)) {
+        stop_init(&s->stop, o->deadline, o->cancel);
+        x->stop = &s->stop;
+    }
     TRY(exec_choose(x, g, o ? o->wanted : NULL, err));
     bool watch;
     bucket *b = bucket_find(x, g, inputs, &watch);

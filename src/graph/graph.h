@@ -24,6 +24,8 @@ typedef struct graph_options {
     uint64_t max_memory;          /* bytes that a run may hold; 0: half of what is free */
     const char *const *providers; /* names, the preferred first; what they leave, and none: cpu */
     size_t n_providers;
+    double deadline;           /* of the loading, clock_seconds(): over it CHURON_LIMIT; 0: none */
+    const atomic_bool *cancel; /* likewise: CHURON_CANCELLED; NULL: never */
 } graph_options;
 
 MUST_USE status graph_open(graph **out, const char *path, const graph_options *o, error *err);
@@ -71,7 +73,7 @@ typedef struct graph_event {
 } graph_event;
 
 typedef struct graph_run_options {
-    double deadline;           /* clock_seconds(); 0: none */
+    double deadline;           /* clock_seconds(): over it CHURON_LIMIT, within 50 ms or so; 0: none */
     const atomic_bool *cancel; /* set by any thread: the run ends with CHURON_CANCELLED; NULL: never */
     const bool *wanted;        /* [n_outputs]; NULL: all */
     /* Optional: called after each node, of bodies too (verify --nodes, bench's slowest nodes). */

@@ -61,4 +61,7 @@ MUST_USE status import_call(importer *im, const onnx_node *node, const onnx_func
 MUST_USE status import_attrs(importer *im, const onnx_node *node, scope *s, call_attr **out, size_t *n,
                              error *err);
 
+/* import_count.c: CHURON_LIMIT if the model has more than IR_MAX_NODES nodes with its functions inlined. */
+MUST_USE status import_count(const importer *im, error *err);
+
 #endif

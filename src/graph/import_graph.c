@@ -187,12 +187,6 @@ static status declare_outputs(importer *im, const onnx_node *node, scope *s, err
 }
 
 status import_nodes(importer *im, const onnx_node *nodes, size_t n, scope *s, error *err) {
-    if (im->program->n_nodes + n > IR_MAX_NODES) {
-        return error_set(err, CHURON_LIMIT,
-                         "model: expected at most %d nodes with its functions inlined, got more",
-                         IR_MAX_NODES);
-    }
-    im->program->n_nodes += n;
     for (size_t i = 0; i < n; i++) TRY(declare_outputs(im, &nodes[i], s, err));
     for (size_t i = 0; i < n; i++) {
         const onnx_function *f = import_find_function(im, &nodes[i]);
@@ -355,6 +349,7 @@ static status index_functions(importer *im, error *err) {
 status ir_import(ir_program *p, const onnx_model *m, error *err) {
     importer im = {.program = p, .model = m};
     status st = index_functions(&im, err);
+    if (st == CHURON_OK) st = import_count(&im, err);
     if (st == CHURON_OK) st = import_main(&im, err);
     names_free(&im.functions);
     if (st != CHURON_OK) return st;

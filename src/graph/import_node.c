@@ -103,6 +103,7 @@ status import_node(importer *im, const onnx_node *node, scope *s, error *err) {
     }
     *n = (op_node){.name = name, .op = node->op, .domain = node->domain, .graph = g};
     g->nodes[g->n_nodes++] = n;
+    TRY(ir_check_stop(n, err));
     error e;
     if (opset_of(s, node, name, &n->version, &e) != CHURON_OK) {
         ir_fault_of(p, &e);

@@ -292,7 +292,10 @@ static status infer_node(inference *inf, op_node *n, error *err) {
 }
 
 static status infer_graph(inference *inf, ir_graph *g, error *err) {
-    for (size_t i = 0; i < g->n_nodes; i++) TRY(infer_node(inf, g->nodes[i], err));
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        TRY(ir_check_stop(g->nodes[i], err));
+        TRY(infer_node(inf, g->nodes[i], err));
+    }
     return CHURON_OK;
 }
 

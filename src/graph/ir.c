@@ -25,6 +25,12 @@ void ir_fault_of(ir_program *p, const error *e) {
     ir_fault(p, "%s", e->message);
 }
 
+status ir_check_stop(const op_node *n, error *err) {
+    error e;
+    status st = stop_check(n->graph->program->stop, &e);
+    return st == CHURON_OK ? st : op_error(n, err, st, "%s", e.message);
+}
+
 status ir_check_faults(ir_program *p, status code, error *err) {
     if (p->n_faults == 0) return CHURON_OK;
     if (p->n_faults == 1) return error_set(err, code, "%s", str_cstr(&p->faults));

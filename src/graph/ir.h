@@ -18,8 +18,8 @@ typedef struct ir_graph ir_graph;
 typedef struct ir_program ir_program;
 
 enum {
-    IR_MAX_NODES = 4 * 1000 * 1000, /* after functions were inlined */
-    IR_MAX_DEPTH = 64,              /* of bodies in bodies, and of functions in functions */
+    IR_MAX_NODES = 1000 * 1000, /* after functions were inlined, bodies counted too */
+    IR_MAX_DEPTH = 64,          /* of bodies in bodies, and of functions in functions */
     IR_NO_SLOT = -1
 };
 
@@ -95,12 +95,12 @@ struct ir_program {
     ir_graph *main;
     ir_graph **graphs; /* all of them, main first */
     size_t n_graphs, cap_graphs;
-    size_t n_nodes;
     tensor *constants; /* that were computed or converted here */
     size_t n_constants, cap_constants;
     str faults; /* "; " between them */
     size_t n_faults;
     struct inference *inference; /* while types and shapes are inferred */
+    stop_flag *stop;             /* of the loading; NULL: no end is set, or it is loaded */
 };
 
 /* ---- building (import.c, order.c, infer.c) ---------------------------------------------------------- */
@@ -118,6 +118,8 @@ void ir_release(ir_program *p);
 void ir_fault(ir_program *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void ir_fault_of(ir_program *p, const error *e);
 MUST_USE status ir_check_faults(ir_program *p, status code, error *err);
+/* Whether the loading should end; names the node. */
+MUST_USE status ir_check_stop(const op_node *n, error *err);
 
 /* Refuses indices outside the shape. */
 MUST_USE status ir_sparse_to_dense(const onnx_sparse *sp, tensor *out, error *err);

@@ -13,6 +13,7 @@
 #define GRAPH_OP_H
 
 #include "base/pool.h"
+#include "base/stop.h"
 #include "format/onnx.h"
 #include "kernel/kernel.h"
 #include "tensor/tensor.h"
@@ -201,14 +202,19 @@ void run_out_tensor(op_run *r, size_t i,
 MUST_USE status run_scratch(op_run *r, size_t bytes, void **out, error *err);
 /* Seconds left, cancellation: loops that may be long ask now and then. CHURON_LIMIT or CHURON_CANCELLED. */
 MUST_USE status run_check(op_run *r, error *err);
+/* The same for loops that cannot fail, on any thread: they ask stop_now of it and just leave; the executor
+ * throws the outputs away and says why. NULL: the run has no end set. */
+stop_flag *run_stop(const op_run *r);
 /* Runs body `body` (op_attr_body) with its formal inputs; captured values are bound by the executor. Inputs
  * stay the caller's; outputs are the caller's to free. */
 size_t run_body_n_inputs(const op_run *r, size_t body);
 size_t run_body_n_outputs(const op_run *r, size_t body);
 MUST_USE status run_body(op_run *r, size_t body, const value *inputs, size_t n, value *outputs,
                          size_t n_outputs, error *err);
-/* Splits [0, n) over the pool if `work` (about nanoseconds in all) pays for it; fn gets its part. The parts
- * differ with the thread count: what an element gets must not. */
+/* Splits [0, n) over the pool if `work` (about nanoseconds in all) pays for it; fn gets its part, or its part
+ * in pieces if the run may end early. The parts differ with the thread count and the pieces with the work:
+ * what an element gets must not. When the run ends early some of [0, n) is left out: run_check before
+ * anything that was computed is used as an index or a size. */
 void run_parallel(op_run *r, size_t n, double work, void (*fn)(void *ctx, size_t from, size_t to), void *ctx);
 status run_error(const op_run *r, error *err, status code, const char *fmt, ...) PRINTF_LIKE(4, 5);
 

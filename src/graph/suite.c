@@ -120,6 +120,10 @@ static void compare_output(const data_set *d, size_t i, const graph *g, const su
     if (!r.same) c->result = SUITE_FAILED;
 }
 
+static double deadline_of(const suite_options *o) {
+    return o->seconds > 0 ? clock_seconds() + o->seconds : 0;
+}
+
 static status run_set(graph_session *s, const graph *g, const char *folder, const suite_options *o,
                       data_set *d, suite_case *c, error *err) {
     size_t n = d->n_inputs > d->n_outputs ? d->n_inputs : d->n_outputs;
@@ -137,12 +141,12 @@ static status run_set(graph_session *s, const graph *g, const char *folder, cons
                           folder, i, graph_input(g, i).name);
         }
     }
-    graph_run_options run = {.deadline = o->seconds > 0 ? clock_seconds() + o->seconds : 0};
     if (st == CHURON_OK)
         st = read_values(folder, "output", d->wanted, d->n_outputs, graph_output, g, present, err);
     /* Three times: the first finds the memory, the second is watched, the third has its places planned. */
     for (int time = 0; time < 3 && st == CHURON_OK; time++) {
         for (size_t i = 0; i < d->n_outputs; i++) value_free(&d->got[i]);
+        const graph_run_options run = {.deadline = deadline_of(o)};
         st = graph_run(s, d->inputs, d->got, &run, err);
         for (size_t i = 0; i < d->n_outputs && st == CHURON_OK; i++) {
             if (present[i]) compare_output(d, i, g, o, c);
@@ -183,7 +187,9 @@ suite_case suite_run_case(const char *folder, const suite_options *o) {
         str_fmt(&c.why, "%s: expected a model.onnx and test_data_set folders", folder);
     } else if (st == CHURON_OK) {
         c.result = SUITE_PASSED;
-        st = graph_open(&g, model, &o->graph, &err);
+        graph_options load = o->graph;
+        load.deadline = deadline_of(o);
+        st = graph_open(&g, model, &load, &err);
         if (st == CHURON_OK) st = run_sets(g, folder, &sets, o, &c, &err);
     }
     if (st != CHURON_OK) {

@@ -9,7 +9,7 @@
 typedef struct suite_options {
     tolerance tolerance;
     graph_options graph;
-    double seconds; /* a run may take; 0: any time */
+    double seconds; /* that loading, and each run, may take; 0: any time */
 } suite_options;
 
 typedef enum suite_result { SUITE_PASSED, SUITE_FAILED, SUITE_SKIPPED } suite_result;

@@ -525,7 +525,8 @@ static gemm product(const conv_job *job, const conv *v, const conv_cut *t, const
                   .b = job->packed + packed_at(v, t, p->group),
                   .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
                   .low = v->low,
-                  .high = v->high};
+                  .high = v->high,
+                  .stop = job->stop};
 }
 
 /* Where the rows of a strip, or the image, begin. */
@@ -646,7 +647,7 @@ void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1,
     float *strip = scratch, *made = strip + t.strip_floats;
     scratch = made + t.spread_floats;
     size_t copied = SIZE_MAX;
-    for (size_t unit = unit0; unit < unit1; unit++) {
+    for (size_t unit = unit0; unit < unit1 && !stop_now(job->stop); unit++) {
         const place p = place_of(&v, &t, unit);
         if (listed == SIZE_MAX || (t.windows && listed != p.group)) {
             n_runs = list_runs(&v, &t, p.group, runs);

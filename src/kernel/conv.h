@@ -76,6 +76,7 @@ typedef struct conv_job {
     const float *add; /* laid out as the output, or NULL; may be the output */
     float *out;       /* blocked, or planar if c->single */
     size_t batch;
+    stop_flag *stop; /* NULL: never */
 } conv_job;
 
 void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch);

@@ -9,7 +9,12 @@
 
 #include <string.h>
 
-enum { K_BLOCK = 384, CHUNK_ROWS = 168, LINE = 64 };
+enum {
+    K_BLOCK = 384,
+    CHUNK_ROWS = 168,
+    LINE = 64,
+    LOOK = 4 << 20 /* multiply-adds between looks at the stop */
+};
 
 size_t gemm_packed_floats(size_t k, size_t n) {
     size_t floats;
@@ -80,6 +85,7 @@ typedef struct cut {
     size_t m0, m, slices; /* the chunk */
     size_t k0, kn;        /* the block */
     const float *packed;  /* of the chunk and block */
+    size_t work;          /* multiply-adds since the last look */
 } cut;
 
 /* What slice s fetches of the panels after [p, p + panels), or of the next block's first. */
@@ -140,7 +146,16 @@ static void run_tile(const cut *c, size_t s, size_t p, size_t panels) {
     c->k->gemm_tile(&t, c->rows, width, panels);
 }
 
-static void run_block(const cut *c) {
+/* After so many panels of the chunk and block. */
+static bool should_stop(cut *c, size_t panels) {
+    c->work += c->m * c->kn * panels * GEMM_PANEL;
+    if (c->work < LOOK) return false;
+    c->work = 0;
+    return stop_now(c->g->stop);
+}
+
+/* False: stopped. */
+static bool run_block(cut *c) {
     const gemm_shape *shape = &c->k->gemm_shape;
     const size_t widest = (c->m + c->slices - 1) / c->slices;
     const size_t most = widest <= shape->few_rows ? shape->few_panels : shape->panels;
@@ -149,7 +164,9 @@ static void run_block(const cut *c) {
         if (panels == 3) panels = 2; /* there are tiles of 1, 2 and 4 panels */
         for (size_t s = 0; s < c->slices; s++) run_tile(c, s, p, panels);
         p += panels;
+        if (should_stop(c, panels)) return false;
     }
+    return true;
 }
 
 /* How the rows can be read where they are. One row is read as any kind. */
@@ -192,7 +209,7 @@ void gemm_run(const kernels *k, const gemm *g, size_t m0, size_t m1, size_t p0, 
                 const size_t from = slice_begin(c.m, c.slices, s), to = slice_begin(c.m, c.slices, s + 1);
                 interleave(g, c.m0 + from, to - from, c.k0, c.kn, scratch + from * c.kn);
             }
-            run_block(&c);
+            if (!run_block(&c)) return;
         }
     }
 }

@@ -14,6 +14,7 @@
 #ifndef KERNEL_GEMM_H
 #define KERNEL_GEMM_H
 
+#include "base/stop.h"
 #include "kernel/kernel.h"
 
 #include <stdint.h>
@@ -35,6 +36,7 @@ typedef struct gemm {
     const float *add;  /* laid out as C with strides of its own, or NULL; may be c */
     size_t add_row, add_panel;
     float low, high; /* limits; -INFINITY and INFINITY: none. NaN stays NaN */
+    stop_flag *stop; /* asked every 0.1 ms or so; NULL: never */
 } gemm;
 
 size_t gemm_packed_floats(size_t k, size_t n); /* 0 on overflow */

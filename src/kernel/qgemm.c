@@ -104,7 +104,7 @@ void qgemm_run(const kernels *k, const qgemm *g, size_t m0, size_t m1, size_t p0
     const gemm_shape *shape = &k->qgemm_shape;
     const size_t m = m1 - m0, slices = (m + shape->rows - 1) / shape->rows;
     const size_t most = (m + slices - 1) / slices <= shape->few_rows ? shape->few_panels : shape->panels;
-    for (size_t p = p0; p < p1;) {
+    for (size_t p = p0; p < p1 && !stop_now(g->stop);) {
         size_t panels = p1 - p < most ? p1 - p : most;
         if (panels == 3) panels = 2; /* there are tiles of 1, 2 and 4 panels */
         for (size_t s = 0; s < slices; s++) {

@@ -14,6 +14,7 @@
 #ifndef KERNEL_QGEMM_H
 #define KERNEL_QGEMM_H
 
+#include "base/stop.h"
 #include "kernel/kernel.h"
 
 #include <stdint.h>
@@ -38,6 +39,7 @@ typedef struct qgemm {
     const float *add;               /* laid out as y with a stride of its own, or NULL; may be y */
     size_t add_row;
     float low, high; /* limits; -INFINITY and INFINITY: none. NaN stays NaN */
+    stop_flag *stop; /* asked between panels; NULL: never */
 } qgemm;
 
 static inline size_t qgemm_padded(size_t k) {

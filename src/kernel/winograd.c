@@ -239,7 +239,7 @@ void winograd_run(const kernels *k, const conv_job *job, size_t unit0, size_t un
     float *v = scratch, *m = v + WINOGRAD_POINTS * t.point,
           *patch = m + WINOGRAD_POINTS * t.group * TOGETHER * GEMM_PANEL, *spare = patch + PATCH;
     size_t transformed = SIZE_MAX;
-    for (size_t unit = unit0; unit < unit1; unit++) {
+    for (size_t unit = unit0; unit < unit1 && !stop_now(job->stop); unit++) {
         const size_t group = unit / t.parts, part = unit % t.parts;
         wino_unit u = {.image = group / t.groups,
                        .first = group % t.groups * t.group,
@@ -248,7 +248,7 @@ void winograd_run(const kernels *k, const conv_job *job, size_t unit0, size_t un
         u.n = smaller(t.group, t.patches - u.first);
         if (group != transformed) transform_patches(k, job, &t, &u, v, patch);
         transformed = group;
-        for (size_t p = u.p0; p < u.p1;) {
+        for (size_t p = u.p0; p < u.p1 && !stop_now(job->stop);) {
             const size_t panels = smaller(TOGETHER, u.p1 - p);
             run_panels(k, job, &t, &u, p, panels, v, m, spare);
             p += panels;

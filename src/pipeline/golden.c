@@ -4,6 +4,7 @@
 #include "pipeline/pipeline_part.h"
 #include "pipeline/trace.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <jansson.h>
@@ -19,7 +20,8 @@ typedef struct golden_run {
     void (*on_case)(void *user, const golden_result *r);
     void *user;
     golden_summary *summary;
-    str *recorded; /* the cases with their traces; NULL: not wanted */
+    str *recorded;  /* the cases with their traces; NULL: not wanted */
+    double seconds; /* of a case; 0: any time */
 } golden_run;
 
 static json_t *parse(const str *text) {
@@ -124,7 +126,8 @@ static status run_case(const golden_run *g, const json_t *line, size_t number, e
     snprintf(unnamed, sizeof unnamed, "line %zu", number);
     if (!r.name) r.name = unnamed;
     trace_begin(&trace);
-    const pipeline_run_options o = {.trace = &trace};
+    const pipeline_run_options o = {.trace = &trace,
+                                    .deadline = g->seconds > 0 ? clock_seconds() + g->seconds : 0};
     status st = pipeline_run_json(g->session, &record, 1, &g->source, &o, &a, err);
     trace_end(&trace);
     if (st == CHURON_OK) {
@@ -207,10 +210,10 @@ static status run_file(golden_run *g, error *err) {
     return st;
 }
 
-status golden_verify(pipeline *p, void (*on_case)(void *user, const golden_result *r), void *user,
-                     golden_summary *out, error *err) {
+status golden_verify(pipeline *p, double seconds, void (*on_case)(void *user, const golden_result *r),
+                     void *user, golden_summary *out, error *err) {
     *out = (golden_summary){0};
-    golden_run g = {.p = p, .on_case = on_case, .user = user, .summary = out};
+    golden_run g = {.p = p, .seconds = seconds, .on_case = on_case, .user = user, .summary = out};
     return run_file(&g, err);
 }
 

@@ -26,8 +26,10 @@ typedef struct golden_summary {
 } golden_summary;
 
 /* on_case is called for every case in order; NULL: only counted. A bundle without golden cases:
- * CHURON_NOT_FOUND; a file that is no such list: CHURON_CORRUPT with its line. */
-MUST_USE status golden_verify(pipeline *p, void (*on_case)(void *user, const golden_result *r), void *user,
+ * CHURON_NOT_FOUND; a file that is no such list: CHURON_CORRUPT with its line. seconds: that each case may
+ * take; 0: any time. */
+MUST_USE status golden_verify(pipeline *p, double seconds,
+                              void (*on_case)(void *user, const golden_result *r), void *user,
                               golden_summary *out, error *err);
 
 /* The golden file anew, every case that passes with the trace of its run: what `trace` then compares with.

@@ -29,7 +29,8 @@ static status open_graph(pipeline *p, const manifest_model *m, pipeline_model *o
     const graph_options o = {.threads = p->threads,
                              .max_memory = p->max_memory,
                              .providers = p->providers,
-                             .n_providers = p->n_providers};
+                             .n_providers = p->n_providers,
+                             .deadline = p->load_deadline};
     if (st == CHURON_OK && offset == 0 && files_kind_of(p->files) != FILES_PACK) {
         st = graph_open(&out->graph, str_cstr(&path), &o, err);
     } else if (st == CHURON_OK) {

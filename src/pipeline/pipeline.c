@@ -61,6 +61,7 @@ static pipeline *create(const pipeline_options *o) {
     p->threads = o ? o->threads : 0;
     p->providers = o ? o->providers : NULL;
     p->n_providers = o ? o->n_providers : 0;
+    p->load_deadline = o ? o->deadline : 0;
     p->max_memory = o && o->max_memory ? o->max_memory : (uint64_t)4 << 30;
     return p;
 }

@@ -18,6 +18,7 @@ typedef struct pipeline_options {
     uint64_t max_memory;          /* bytes that a run may hold beside the models; 0: 4 GiB */
     const char *const *providers; /* of graphs; see graph_options. Borrowed while it opens */
     size_t n_providers;
+    double deadline; /* of loading its graphs, clock_seconds(); 0: none */
 } pipeline_options;
 
 MUST_USE status pipeline_open(pipeline **out, const char *path, const pipeline_options *o, error *err);

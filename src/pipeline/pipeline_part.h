@@ -46,6 +46,7 @@ struct pipeline {
     size_t threads;
     const char *const *providers; /* [n_providers]; while it opens */
     size_t n_providers;
+    double load_deadline; /* 0: none */
     uint64_t max_memory;
     bool derived; /* there is no bundle.yaml: made from a bare model file */
 };

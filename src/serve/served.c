@@ -68,7 +68,7 @@ static status verify(served *v, error *err) {
     error e = {0};
     v->available = true;
     if (!v->p) return CHURON_OK;
-    const status st = golden_verify(v->p, on_case, v, &sum, &e);
+    const status st = golden_verify(v->p, 0, on_case, v, &sum, &e);
     if (st == CHURON_NOT_FOUND) return CHURON_OK; /* it has no cases */
     if (st == CHURON_NO_MEMORY) {
         if (err) *err = e;

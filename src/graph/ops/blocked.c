@@ -140,6 +140,7 @@ static conv turned(const conv *sized) {
 status blocked_conv_run(op_run *r, const conv_job *job, error *err) {
     const conv c = *job->c;
     conv_run_job j = {.job = *job, .k = run_kernels(r)};
+    j.job.stop = run_stop(r);
     j.units = conv_units(&c, j.job.batch);
     j.scratch_floats = (conv_scratch_floats(&c) + 15) / 16 * 16;
     const double products = (double)(job->batch * conv_blocks(c.out_channels) * CONV_BLOCK) *

@@ -132,6 +132,7 @@ typedef struct patch_job {
     size_t k, block_groups, n_blocks, n_tasks;
     char *scratch;
     size_t scratch_each, block_bytes;
+    stop_flag *stop;
 } patch_job;
 
 /* alpha is 1 in a convolution: bias (a row of the product), the addend of the same shape, activation. */
@@ -179,11 +180,12 @@ static void run_member(void *ctx, const pool_member *me) {
     const patch_job *p = ctx;
     size_t from, to;
     pool_split(me, p->n_tasks, 1, &from, &to);
-    for (size_t i = from; i < to; i++) run_block(p, i, p->scratch + me->index * p->scratch_each);
+    for (size_t i = from; i < to && !stop_now(p->stop); i++)
+        run_block(p, i, p->scratch + me->index * p->scratch_each);
 }
 
 static status conv_by_product(op_run *r, const conv_call *j, const gemm_epilogue *e, error *err) {
-    patch_job p = {.conv = j, .epilogue = e, .kernels = run_kernels(r)};
+    patch_job p = {.conv = j, .epilogue = e, .kernels = run_kernels(r), .stop = run_stop(r)};
     p.k = j->group_in * (size_t)j->g.kernel_size;
     size_t group_bytes = p.k * LANES * sizeof(float), n_groups = ((size_t)j->g.out_size + LANES - 1) / LANES;
     pool *team = run_pool(r);

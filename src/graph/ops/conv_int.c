@@ -58,6 +58,7 @@ typedef struct plan {
     bool has_b_zero;
     size_t columns, member_bytes;
     char *scratch;
+    stop_flag *stop;
 } plan;
 
 static void turn_pixels(void *ctx, size_t from, size_t to) { /* of all images */
@@ -156,7 +157,8 @@ static void run_unit(const plan *p, size_t unit, char *scratch) {
                      .a_zero = p->a_zero,
                      .a_rest = rest,
                      .sums = sums,
-                     .c_row = n};
+                     .c_row = n,
+                     .stop = p->stop};
     if (p->has_b_zero) qgemm_rest(patches, p->row_bytes, rows, w->k, p->a_zero, rest);
     qgemm_run(p->k, &g, 0, rows, 0, qgemm_panels(n));
     store_rows(p, image, group, from, rows, sums, bytes);
@@ -166,7 +168,8 @@ static void member(void *ctx, const pool_member *me) {
     const plan *p = ctx;
     size_t from, to;
     pool_split(me, p->units, 1, &from, &to);
-    for (size_t i = from; i < to; i++) run_unit(p, i, p->scratch + me->index * p->member_bytes);
+    for (size_t i = from; i < to && !stop_now(p->stop); i++)
+        run_unit(p, i, p->scratch + me->index * p->member_bytes);
 }
 
 /* Zero points of A and B as the product reads them. */
@@ -195,7 +198,7 @@ status conv_int_run(op_run *r, const conv_int *c, error *err) {
     const conv_call *j = &c->j;
     const size_t pixels = (size_t)j->g.out_size;
     if (j->batch * j->out_channels * pixels == 0) return CHURON_OK;
-    plan p = {.c = c, .k = run_kernels(r), .x = c->x->data, .channels = j->in_channels};
+    plan p = {.c = c, .k = run_kernels(r), .x = c->x->data, .channels = j->in_channels, .stop = run_stop(r)};
     void *memory;
     TRY(move_zeros(r, &p, err));
     if (!c->channels_last || c->x->type == ELEM_I8) {

@@ -122,6 +122,7 @@ struct gemm_plan {
     size_t scratch_each, block_bytes;
     size_t members;
     bool by_call;
+    stop_flag *stop;
 };
 
 /* Rows [i0, i1) of A times columns [j0, j1), whose panels lie at b. */
@@ -139,7 +140,8 @@ static void run_panels(const gemm_plan *job, const gemm_call *call, const float 
               .c_row = call->ldc,
               .c_panel = GEMM_PANEL,
               .low = -INFINITY,
-              .high = INFINITY};
+              .high = INFINITY,
+              .stop = job->stop};
     gemm_run(job->kernels, &g, 0, i1 - i0, 0, gemm_panels(g.n), scratch);
 }
 
@@ -157,13 +159,13 @@ static void run_part(const gemm_plan *job, size_t index, size_t g0, size_t g1, s
     if (i0 == i1 || g0 == g1) return;
     float *c = call->c + i0 * call->ldc, *work = (float *)(void *)(scratch + job->block_bytes);
     if (reads_b_in_place(call)) {
-        for (size_t i = i0; i < i1; i++)
+        for (size_t i = i0; i < i1 && !stop_now(job->stop); i++)
             job->kernels->vector_matrix(call->a + i * call->a_row, call->b + g0 * LANES, call->b_row, call->k,
                                         last - g0 * LANES, call->c + i * call->ldc + g0 * LANES);
         finish(job->epilogue, i1 - i0, g0 * LANES, last, i0, c, call->ldc);
         return;
     }
-    for (size_t g = g0, end; g < g1; g = end) {
+    for (size_t g = g0, end; g < g1 && !stop_now(job->stop); g = end) {
         end = call->packed || g1 - g < job->block_groups ? g1 : g + job->block_groups;
         const size_t j0 = g * LANES, j1 = end * LANES < call->n ? end * LANES : call->n;
         const float *panels = (const float *)(void *)scratch;
@@ -184,11 +186,11 @@ static void run_member(void *ctx, const pool_member *me) {
     size_t from, to;
     if (job->by_call) {
         pool_split(me, job->n_calls, 1, &from, &to);
-        for (size_t i = from; i < to; i++)
+        for (size_t i = from; i < to && !stop_now(job->stop); i++)
             run_part(job, i, 0, groups_of(job->calls[i].n), 0, job->calls[i].m, scratch);
         return;
     }
-    for (size_t i = 0; i < job->n_calls; i++) {
+    for (size_t i = 0; i < job->n_calls && !stop_now(job->stop); i++) {
         const gemm_call *call = &job->calls[i];
         size_t groups = groups_of(call->n);
         if (groups >= 2 * me->count || groups >= call->m) {
@@ -203,7 +205,8 @@ static void run_member(void *ctx, const pool_member *me) {
 
 static status fill_plan(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_epilogue *e,
                         gemm_plan *job, error *err) {
-    *job = (gemm_plan){.kernels = run_kernels(r), .calls = calls, .n_calls = n_calls, .epilogue = e};
+    *job = (gemm_plan){
+        .kernels = run_kernels(r), .calls = calls, .n_calls = n_calls, .epilogue = e, .stop = run_stop(r)};
     size_t max_k = 1, max_n = 1;
     bool packs = false;
     double work = 0;
@@ -253,12 +256,18 @@ status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_ep
 
 /* ---- f64 --------------------------------------------------------------------------------------------- */
 
-void gemm_f64(size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col, const double *b,
-              size_t b_row, size_t b_col, double *c, size_t ldc) {
+void gemm_f64(stop_flag *end, size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col,
+              const double *b, size_t b_row, size_t b_col, double *c, size_t ldc) {
+    enum { LOOK = 1 << 18 }; /* multiply-adds between looks at the stop */
+    size_t work = 0;
     for (size_t i = 0; i < m; i++) {
         double *row = c + i * ldc;
         for (size_t j = 0; j < n; j++) row[j] = 0;
         for (size_t p = 0; p < k; p++) {
+            if ((work += n) >= LOOK) {
+                if (stop_now(end)) return;
+                work = 0;
+            }
             double v = a[i * a_row + p * a_col];
             const double *from = b + p * b_row;
             if (b_col == 1)

@@ -61,8 +61,8 @@ MUST_USE status gemm_plan_f32(op_run *r, const gemm_call *calls, size_t n_calls,
 void gemm_plan_run(op_run *r, gemm_plan *plan);
 void gemm_activate(const gemm_epilogue *e, float *x, size_t n); /* the activation alone */
 
-/* c = a b for f64: mul and add, k ascending. c is overwritten. */
-void gemm_f64(size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col, const double *b,
-              size_t b_row, size_t b_col, double *c, size_t ldc);
+/* c = a b for f64: mul and add, k ascending. c is overwritten. `end` may be NULL. */
+void gemm_f64(stop_flag *end, size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col,
+              const double *b, size_t b_row, size_t b_col, double *c, size_t ldc);
 
 #endif

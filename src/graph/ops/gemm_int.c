@@ -61,7 +61,9 @@ static void run_units(void *ctx, size_t from, size_t to) {
 void gemm_int_share(op_run *r, const qgemm *g, size_t m,
                     void (*after)(void *ctx, size_t m0, size_t m1, size_t j0, size_t j1), void *ctx) {
     if (m == 0 || g->n == 0) return;
-    share s = {.k = run_kernels(r), .g = g, .m = m, .after = after, .ctx = ctx};
+    qgemm stopping = *g;
+    stopping.stop = run_stop(r);
+    share s = {.k = run_kernels(r), .g = &stopping, .m = m, .after = after, .ctx = ctx};
     s.row_units = (m + ROWS - 1) / ROWS;
     s.panel_units = (qgemm_panels(g->n) + PANELS - 1) / PANELS;
     const double work = (double)m * (double)g->n * (double)g->k / WORK_A_NANOSECOND;

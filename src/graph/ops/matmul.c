@@ -146,13 +146,13 @@ static status product_f32(op_run *r, const matmul_operand *a, const matmul_opera
     return gemm_f32(r, calls, w->count, e, err);
 }
 
-static void product_f64(const matmul_operand *a, const matmul_operand *b, const matmul_walk *w,
+static void product_f64(op_run *r, const matmul_operand *a, const matmul_operand *b, const matmul_walk *w,
                         const double *pa, const double *pb, double *pc) {
     size_t m = (size_t)a->rows, n = (size_t)b->cols, k = (size_t)a->cols;
     for (size_t i = 0; i < w->count; i++) {
         size_t oa, ob;
         matmul_walk_at(w, i, &oa, &ob);
-        gemm_f64(m, n, k, pa + oa, (size_t)a->row_stride, (size_t)a->col_stride, pb + ob,
+        gemm_f64(run_stop(r), m, n, k, pa + oa, (size_t)a->row_stride, (size_t)a->col_stride, pb + ob,
                  (size_t)b->row_stride, (size_t)b->col_stride, pc + i * m * n, n);
     }
 }
@@ -172,15 +172,20 @@ static void wide_set(tensor *t, size_t i, uint64_t v) {
         ((uint64_t *)t->data)[i] = v;
 }
 
-static void product_int(const matmul_operand *a, const matmul_operand *b, const matmul_walk *w,
+static void product_int(op_run *r, const matmul_operand *a, const matmul_operand *b, const matmul_walk *w,
                         const tensor *ta, const tensor *tb, tensor *tc) {
-    size_t m = (size_t)a->rows, n = (size_t)b->cols, k = (size_t)a->cols, at = 0;
+    enum { LOOK = 1 << 16 }; /* products between looks at the stop */
+    size_t m = (size_t)a->rows, n = (size_t)b->cols, k = (size_t)a->cols, at = 0, work = 0;
     for (size_t batch = 0; batch < w->count; batch++) {
         size_t oa, ob;
         matmul_walk_at(w, batch, &oa, &ob);
         for (size_t i = 0; i < m; i++)
             for (size_t j = 0; j < n; j++, at++) {
                 uint64_t sum = 0;
+                if ((work += k) >= LOOK) {
+                    if (stop_now(run_stop(r))) return;
+                    work = 0;
+                }
                 for (size_t p = 0; p < k; p++)
                     sum += wide_at(ta, oa + i * (size_t)a->row_stride + p * (size_t)a->col_stride) *
                            wide_at(tb, ob + p * (size_t)b->row_stride + j * (size_t)b->col_stride);
@@ -198,7 +203,7 @@ static status matmul_run(op_run *r, error *err) {
     tensor *c;
     if (!(ELEM_BIT(a->type) & ELEMS_FLOAT)) {
         TRY(run_out(r, 0, &c, err));
-        product_int(&oa, &ob, &w, a, b, c);
+        product_int(r, &oa, &ob, &w, a, b, c);
         return CHURON_OK;
     }
     elem work = real_work(a->type);
@@ -209,7 +214,7 @@ static status matmul_run(op_run *r, error *err) {
     TRY(real_out(r, 0, work, &c, &pc, err));
     float alpha = st ? st->alpha : 1;
     if (work == ELEM_F64) {
-        product_f64(&oa, &ob, &w, pa, pb, pc);
+        product_f64(r, &oa, &ob, &w, pa, pb, pc);
         for (size_t i = 0; alpha != 1 && i < c->count; i++) ((double *)pc)[i] *= (double)alpha;
     } else {
         gemm_epilogue e = {.alpha = alpha, .beta = 1};
@@ -318,10 +323,11 @@ static void bias_strides(const tensor *c, size_t *row, size_t *col) {
     *row = (size_t)strides[0], *col = (size_t)strides[1];
 }
 
-static void gemm_run_int(const matmul_state *st, const matmul_operand *oa, const matmul_operand *ob,
-                         const tensor *a, const tensor *b, const tensor *c, tensor *y) {
+static void gemm_run_int(op_run *r, const matmul_state *st, const matmul_operand *oa,
+                         const matmul_operand *ob, const tensor *a, const tensor *b, const tensor *c,
+                         tensor *y) {
     matmul_walk w = {.count = 1};
-    product_int(oa, ob, &w, a, b, y);
+    product_int(r, oa, ob, &w, a, b, y);
     size_t row = 0, col = 0, cols = (size_t)ob->cols;
     if (c) bias_strides(c, &row, &col);
     for (size_t i = 0; i < y->count; i++) {
@@ -340,7 +346,7 @@ static status gemm_run(op_run *r, error *err) {
     tensor *y;
     if (!(ELEM_BIT(a->type) & ELEMS_FLOAT)) {
         TRY(run_out(r, 0, &y, err));
-        gemm_run_int(st, &oa, &ob, a, b, c, y);
+        gemm_run_int(r, st, &oa, &ob, a, b, c, y);
         return CHURON_OK;
     }
     elem work = real_work(a->type);
@@ -357,7 +363,7 @@ static status gemm_run(op_run *r, error *err) {
         double *d = py;
         const double *bias = pc;
         size_t n = (size_t)ob.cols;
-        product_f64(&oa, &ob, &w, pa, pb, d);
+        product_f64(r, &oa, &ob, &w, pa, pb, d);
         for (size_t i = 0; i < y->count; i++)
             d[i] = (double)st->alpha * d[i] + (bias ? (double)st->beta * bias[i / n * row + i % n * col] : 0);
     } else {

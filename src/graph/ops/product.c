@@ -44,6 +44,7 @@ typedef struct job {
     gemm g;
     size_t m, row_units, panel_units, units, scratch_floats;
     float *scratch;
+    stop_flag *stop;
 } job;
 
 /* Units for so many members. Rows are read into the kernel's order once a unit, so units have as many panels
@@ -73,7 +74,8 @@ static void member(void *ctx, const pool_member *me) {
     const job *j = ctx;
     size_t from, to;
     pool_split(me, j->units, 1, &from, &to);
-    for (size_t i = from; i < to; i++) run_unit(j, i, j->scratch + me->index * j->scratch_floats);
+    float *scratch = j->scratch + me->index * j->scratch_floats;
+    for (size_t i = from; i < to && !stop_now(j->stop); i++) run_unit(j, i, scratch);
 }
 
 static status run(op_run *r, error *err) {
@@ -86,7 +88,7 @@ static status run(op_run *r, error *err) {
         return run_error(r, err, CHURON_INVALID, "addend: expected %zu elements, got %zu", y->count,
                          add->count);
     }
-    job j = {.st = st, .k = run_kernels(r), .m = y->count / st->n};
+    job j = {.st = st, .k = run_kernels(r), .m = y->count / st->n, .stop = run_stop(r)};
     j.g = (gemm){.n = st->n,
                  .k = st->k,
                  .a = x->data,
@@ -103,7 +105,8 @@ static status run(op_run *r, error *err) {
                  .add_row = st->n,
                  .add_panel = GEMM_PANEL,
                  .low = st->low,
-                 .high = st->high};
+                 .high = st->high,
+                 .stop = j.stop};
     j.scratch_floats = (gemm_scratch_floats(st->k) + 15) / 16 * 16;
     pool *team = run_pool(r);
     size_t members = (double)j.m * (double)st->n * (double)st->k > 400e3 ? pool_threads(team) : 1;
@@ -115,7 +118,7 @@ static status run(op_run *r, error *err) {
     if (members > 1) {
         pool_run(team, member, &j);
     } else {
-        for (size_t i = 0; i < j.units; i++) run_unit(&j, i, j.scratch);
+        member(&j, &(pool_member){.pool = team, .index = 0, .count = 1});
     }
     return CHURON_OK;
 }

@@ -149,6 +149,7 @@ typedef struct job {
     size_t ld;                  /* of a row of scores */
     size_t each;                /* floats of scratch of a member */
     float *scratch;
+    stop_flag *stop;
 } job;
 
 /* ---- a unit ----------------------------------------------------------------------------------------- */
@@ -273,7 +274,8 @@ static void run_unit(const job *j, size_t b, size_t h, size_t from, size_t n, co
                .c_row = j->y_step[SDPA_TIME],
                .c_panel = GEMM_PANEL,
                .low = -INFINITY,
-               .high = INFINITY};
+               .high = INFINITY,
+               .stop = j->stop};
     gemm_run(j->kernels, &g, 0, n, 0, gemm_panels(j->value_width), p->gemm);
 }
 
@@ -283,7 +285,7 @@ static void member(void *ctx, const pool_member *me) {
     size_t from, to, at_hand = SIZE_MAX;
     (void)lay_out(j, j->scratch + me->index * j->each, &p);
     pool_split(me, j->units, 1, &from, &to);
-    for (size_t u = from; u < to; u++) {
+    for (size_t u = from; u < to && !stop_now(j->stop); u++) {
         const size_t head = u / j->blocks, block = u % j->blocks, b = head / j->heads, h = head % j->heads;
         if (head != at_hand) pack_head(j, b, h, &p);
         at_hand = head;
@@ -321,6 +323,7 @@ static status run(op_run *r, error *err) {
     if (y->count == 0) return CHURON_OK;
     job j = {.st = st,
              .kernels = run_kernels(r),
+             .stop = run_stop(r),
              .q = operand_of(&st->q, run_in(r, Q)),
              .k = operand_of(&st->k, run_in(r, K)),
              .v = operand_of(&st->v, run_in(r, V)),

@@ -8,14 +8,19 @@
  */
 enum { GROWTH = 8, GROWTH_BYTES = 1 << 16 }; /* 8: weights of 4 bits become f32 */
 
+static size_t bytes_in(const op_node *n) {
+    size_t in = 0;
+    for (size_t i = 0; i < n->n_inputs; i++) in += n->inputs[i] ? tensor_bytes(&n->inputs[i]->constant) : 0;
+    return in;
+}
+
 static bool can_compute(const op_node *n) {
     if (!n->def || n->n_bodies || (n->def->flags & (OP_RANDOM | OP_OWN_INFERENCE)) || n->n_inputs == 0)
         return false;
     for (size_t i = 0; i < n->n_inputs; i++) {
         if (n->inputs[i] && !n->inputs[i]->is_constant) return false;
     }
-    size_t in = 0;
-    for (size_t i = 0; i < n->n_inputs; i++) in += n->inputs[i] ? tensor_bytes(&n->inputs[i]->constant) : 0;
+    const size_t in = bytes_in(n);
     for (size_t i = 0; i < n->n_outputs; i++) {
         const ir_value *v = n->outputs[i];
         if (!v) continue;
@@ -28,14 +33,15 @@ static bool can_compute(const op_node *n) {
     return true;
 }
 
-/* A node that cannot be computed stays: it says why when the graph runs. */
+/* A node that cannot be computed stays: it says why when the graph runs. Unless the time for loading is over.
+ */
 static status compute(rewriter *w, op_node *n, error *err) {
     tensor few[8] = {0};
     error why;
     if (n->n_outputs > 8) return CHURON_OK;
     status st = exec_constant_node(w->x, n, few, &why);
     if (st == CHURON_NO_MEMORY) return ir_no_memory(err);
-    if (st != CHURON_OK) return CHURON_OK;
+    if (st != CHURON_OK) return ir_check_stop(n, err);
     for (size_t i = 0; i < n->n_outputs; i++) {
         ir_value *v = n->outputs[i];
         if (!v) {
@@ -92,6 +98,7 @@ static status fold_graph(rewriter *w, error *err) {
     }
     for (size_t i = 0; i < g->n_nodes; i++) {
         op_node *n = g->nodes[i];
+        TRY(ir_check_stop(n, err));
         if (can_compute(n)) TRY(compute(w, n, err));
         if (rewrite_removed(n) || n->n_bodies || (n->def->flags & OP_RANDOM)) continue;
         TRY(take_known(w, n, err));

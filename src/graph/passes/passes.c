@@ -73,7 +73,8 @@ status passes_run(ir_program *p, const graph_options *o, error *err) {
     TRY(check_names(o, err));
     TRY(providers_check(o, err));
     exec x;
-    TRY(exec_init(&x, NULL, 1, 0, err));
+    TRY(exec_init(&x, NULL, 1, o->max_memory, err));
+    x.stop = p->stop;
     rewriter w = {.program = p, .x = &x};
     status st = CHURON_OK;
     for (size_t i = 0; i < N_PASSES && st == CHURON_OK; i++) {
