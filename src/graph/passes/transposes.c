@@ -1,7 +1,8 @@
 /* transposes.c: transpositions move behind what works on single elements, if they meet another transposition
  * there, with which they join and mostly cancel, or a reduction that leaves the order of what it keeps.
  * Constants are transposed the other way. A shape that is asked of a transposed value is asked of the value.
- */
+ * What a convolution makes and an exporter turned to have its channels last is turned behind sums with others
+ * of its kind too, wherever these end. */
 #include "graph/passes/passes.h"
 
 #include <string.h>
@@ -50,10 +51,14 @@ static bool can_turn(const chain *c, const ir_value *v) {
     return perm && memcmp(perm, c->perm, c->rank * sizeof *perm) == 0;
 }
 
-static bool can_move(const chain *c, const op_node *n, const ir_value *v) {
+static bool is_pair(const op_node *n) {
     static const char *const pairs[] = {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", NULL};
+    return is_one_of(n, pairs) && n->version >= 7 && n->n_inputs == 2;
+}
+
+static bool can_move(const chain *c, const op_node *n, const ir_value *v) {
     if (is_function(n)) return n->inputs[0] == v && n->n_outputs == 1;
-    if (!is_one_of(n, pairs) || n->version < 7 || n->n_inputs != 2) return false;
+    if (!is_pair(n)) return false;
     const ir_value *other = node_other_input(n, v);
     return other && other != v && can_turn(c, other);
 }
@@ -196,6 +201,78 @@ static status lower(rewriter *w, op_node *turn, error *err) {
     return reduced_axes(&c, axes, &count) ? reduce_end(w, &c, axes, count, err) : CHURON_OK;
 }
 
+/* ---- channels last ---------------------------------------------------------------------------------- */
+
+enum { IMAGE_RANK = 4, FAR = 24 };
+static const int64_t channels_last[IMAGE_RANK] = {0, 2, 3, 1};
+
+/* Made by a convolution or pool, but for what works on single elements. */
+static bool is_convolved(const ir_value *v) {
+    static const char *const makers[] = {"Conv",    "ConvTranspose", "BatchNormalization",
+                                         "MaxPool", "AveragePool",   NULL};
+    for (size_t i = 0; i < FAR && v && v->producer; i++) {
+        const op_node *n = v->producer;
+        if (is_one_of(n, makers)) return true;
+        if (!is_function(n) && !is_pair(n)) return false;
+        v = is_pair(n) && n->inputs[0] && n->inputs[0]->is_constant ? n->inputs[1] : n->inputs[0];
+    }
+    return false;
+}
+
+/* What v is the turned form of, if nobody needs that form who could not do without; else NULL. */
+static ir_value *before_turn(const rewriter *w, const ir_value *v) {
+    const op_node *turn = v && !v->is_output && v->has_rank && value_is_f32(v) ? v->producer : NULL;
+    const int64_t *perm = turn ? perm_of(turn, IMAGE_RANK) : NULL;
+    if (!perm || memcmp(perm, channels_last, sizeof channels_last) != 0 || !is_convolved(turn->inputs[0]))
+        return NULL;
+    for (size_t i = v->slot < w->n_values ? w->first[v->slot] : 0;
+         v->slot < w->n_values && i < w->first[v->slot + 1]; i++) {
+        const op_node *reader = w->readers[i];
+        if (!rewrite_removed(reader) && !node_is(reader, "Transpose") && !is_function(reader) &&
+            !is_pair(reader))
+            return NULL;
+    }
+    return turn->inputs[0];
+}
+
+/* The node works on what is not turned; what it makes is turned. */
+static status push(rewriter *w, op_node *n, error *err) {
+    const bool pair = is_pair(n);
+    if ((!pair && !is_function(n)) || n->n_outputs != 1 || n->n_inputs > 3) return CHURON_OK;
+    const chain like = {.rank = IMAGE_RANK, .perm = channels_last};
+    ir_value *inputs[3] = {0}, *y = n->outputs[0], *made;
+    bool any = false;
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        ir_value *v = n->inputs[i], *source = i == 0 || pair ? before_turn(w, v) : NULL;
+        inputs[i] = source ? source : v;
+        any = any || source;
+        if (!source && (i == 0 || pair) &&
+            (!v || !v->is_constant || !value_is_f32(v) || v->constant.rank > IMAGE_RANK))
+            return CHURON_OK;
+    }
+    if (!any || !y || !value_is_f32(y) || !y->has_rank || y->rank != IMAGE_RANK) return CHURON_OK;
+    for (size_t i = 0; pair && i < 2; i++) {
+        if (inputs[i]->is_constant) TRY(turned_constant(w, &like, inputs[i], &inputs[i], err));
+    }
+    dim dims[IMAGE_RANK];
+    for (size_t k = 0; k < IMAGE_RANK; k++) dims[channels_last[k]] = y->dims[k];
+    TRY(rewrite_value(w, y->name, ELEM_F32, IMAGE_RANK, dims, &made, err));
+    TRY(rewrite_operator_like(w, n, n, "", n->op, n->version, inputs, n->n_inputs, &made, 1, err));
+    const node_attr attr = {.name = "perm", .ints = channels_last, .n_ints = IMAGE_RANK};
+    TRY(rewrite_operator(w, n, "", "Transpose", 13, &attr, 1, &made, 1, &y, 1, err));
+    rewrite_remove(w, n);
+    return CHURON_OK;
+}
+
+static status push_sweep(rewriter *w, error *err) {
+    for (size_t i = 0; i < w->g->n_nodes; i++) {
+        if (!rewrite_removed(w->g->nodes[i])) TRY(push(w, w->g->nodes[i], err));
+    }
+    return CHURON_OK;
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------- */
+
 /* Shape of a transposed value: of the value, its elements in another order. */
 static status ask_the_source(rewriter *w, op_node *n, error *err) {
     const op_node *turn = n->inputs[0] ? n->inputs[0]->producer : NULL;
@@ -259,6 +336,8 @@ static status reshape_sweep(rewriter *w, error *err) {
 
 /* Twice: what was joined may have been the beginning of a chain. */
 status pass_transposes(rewriter *w, error *err) {
+    TRY(rewrite_each(w, push_sweep, err));
+    TRY(pass_identity(w, err));
     for (size_t i = 0; i < 2; i++) {
         TRY(rewrite_each(w, sweep, err));
         TRY(pass_dead_code(w, err));
