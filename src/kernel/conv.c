@@ -679,9 +679,13 @@ void conv_block(const float *planar, size_t channels, size_t pixels, size_t b, f
 }
 
 void conv_unblock(const float *blocked, size_t channels, size_t pixels, size_t b, float *planar) {
+    enum { TOGETHER = 64 }; /* pixels, which stay in the nearest cache */
     const size_t first = b * CONV_BLOCK, n = smaller(channels - first, CONV_BLOCK);
     float *to = planar + first * pixels;
-    for (size_t l = 0; l < n; l++) {
-        for (size_t i = 0; i < pixels; i++) to[l * pixels + i] = blocked[i * CONV_BLOCK + l];
+    for (size_t p = 0; p < pixels; p += TOGETHER) {
+        const size_t end = smaller(p + TOGETHER, pixels);
+        for (size_t l = 0; l < n; l++) {
+            for (size_t i = p; i < end; i++) to[l * pixels + i] = blocked[i * CONV_BLOCK + l];
+        }
     }
 }

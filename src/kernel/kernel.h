@@ -248,6 +248,13 @@ typedef struct kernels {
      * where a tap is NaN), or where divisor is not 0 the sum, ascending, divided by it. 0 < taps. */
     void (*pool_row)(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor,
                      float *y, size_t n);
+    /* One pixel of a local response normalization, exponent 3/4: channel c = 16b + l of x and y at b*block +
+     * l; y[c] = x[c] / base^(3/4), base = bias + alpha * (0 + x[i]^2 + ..), i ascending from c - (size-1)/2
+     * to c + size/2, as far as there are channels. base^(3/4) is r * sqrt(r), r = sqrt(base). squares: [size
+     * + 16*blocks
+     * + size] scratch, its first and last `size` floats zero. */
+    void (*lrn_pixel)(const float *x, size_t block, size_t blocks, size_t size, float alpha, float bias,
+                      float *squares, float *y);
 
     /* Decisions of 64 nodes of decision trees at a time, for each of `rows` rows: bit i of masks[row * ld +
      * b] is ranks[row][feature[64b + i]] > split[64b + i]. ranks: [rows, FOREST_RANKS_U8 or _U16], of which
@@ -267,8 +274,8 @@ typedef struct kernels {
      * real and imaginary parts; scratch: rfft_scratch floats. Nothing overlaps. */
     void (*fft_real)(const rfft_plan *p, const float *x, float *out, float *scratch);
     /* Energies of bands of FFT_LANES spectra, out [n][FFT_LANES]: of each bin re^2 + im^2, or its root for
-     * magnitudes, then one chain of fused multiply-adds a band, bins ascending. spectrum: what fft_real gives;
-     * power: [bins][FFT_LANES], scratch. */
+     * magnitudes, then one chain of fused multiply-adds a band, bins ascending. spectrum: what fft_real
+     * gives; power: [bins][FFT_LANES], scratch. */
     void (*band_energies)(const float *spectrum, size_t bins, bool magnitude, const spectrum_band *bands,
                           size_t n, const float *weights, float *power, float *out);
 } kernels;

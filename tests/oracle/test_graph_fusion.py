@@ -566,6 +566,15 @@ def test_transpositions_cancel(churon, tmp_path, build):
     assert "Transpose" not in ran(churon, tmp_path, n, build(n))
 
 
+def test_sums_of_images_with_channels_last(churon, tmp_path):
+    n = Net()
+    x = turn(n, n.op("Conv", n.input(2, 3, 8, 9), n.floats(4, 3, 3, 3)))
+    y = turn(n, n.op("Conv", turn(n, x, OUT), n.floats(4, 4, 1, 1)))
+    z = n.op("Relu", n.op("Add", n.op("Add", y, n.floats(4)), x))
+    got = ran(churon, tmp_path, n, [turn(n, n.op("Mul", z, n.op("Add", z, turn(n, n.op("Conv", turn(n, z, OUT), n.floats(4, 4, 1, 1))))), OUT)])
+    assert "Transpose" not in got
+
+
 def test_transpositions_join(churon, tmp_path):
     n = Net()
     assert ran(churon, tmp_path, n, [turn(n, n.op("Neg", turn(n, image(n))), [0, 1, 3, 2])])["Transpose"] == 1

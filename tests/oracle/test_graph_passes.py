@@ -32,6 +32,11 @@ class Net:
         self.weights.append(numpy_helper.from_array(np.full(shape, value, np.float32), name))
         return name
 
+    def integers(self, list_):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.array(list_, np.int64), name))
+        return name
+
     def op(self, kind, *inputs, **attrs):
         self.count += 1
         out = f"v{self.count}"
@@ -208,6 +213,42 @@ def dynamic(n):
     return [a, b, c]
 
 
+def few(n):
+    """Few output channels, which make several pixels at once; transposed convolutions without overlap."""
+    x = n.op("Relu", n.conv("x", 3, 24, 3, pads=[1] * 4))
+    a = n.op("Sigmoid", n.conv(x, 24, 1, [7, 3], pads=[3, 1, 3, 1]))
+    b = n.op("Tanh", n.conv(a, 1, 8, [3, 15], pads=[1, 7, 1, 7]))
+    b = n.op("Add", b, n.op("Clip", n.conv(b, 8, 8, [2, 5], pads=[1, 2, 0, 2], dilations=[1, 1]), n.scalar(-1.0), n.scalar(1.0)))
+    c = n.op("Sigmoid", n.conv(b, 8, 3, [1, 5], strides=[1, 3], dilations=[1, 2], bias=False))
+    d = n.op("Relu", n.op("ConvTranspose", x, n.constant(24, 24, 2, 2), n.constant(24), strides=[2, 2]))
+    return [c, n.op("Sigmoid", n.op("ConvTranspose", d, n.constant(24, 1, 2, 2), n.constant(1), strides=[2, 2])), d]
+
+
+def local(n):
+    """Local response normalization of full and other blocks; padding between."""
+    x = n.op("LRN", n.op("Relu", n.conv("x", 3, 48, 5, strides=[2, 2])), size=5, alpha=0.1, bias=0.5)
+    x = n.op("MaxPool", n.op("Pad", x, n.integers([0, 0, 1, 2, 0, 0, 0, 1])), kernel_shape=[3, 3], strides=[2, 2])
+    y = n.op("LRN", n.conv(x, 48, 20, 1), size=3)
+    z = n.op("LRN", n.conv(y, 20, 32, 1), size=7, alpha=0.3, bias=2.0)
+    return [y, n.op("LRN", z, size=3, beta=0.5), n.conv(n.op("Pad", z, n.integers([0, 0, 1, 0, 0, 0, 0, 3]), n.scalar(0.25)), 32, 16, 3)]
+
+
+def channels_last(n):
+    """What an exporter of images with channels last makes of a residual block."""
+    def last(v):
+        return n.op("Transpose", v, perm=[0, 2, 3, 1])
+
+    def first(v):
+        return n.op("Transpose", v, perm=[0, 3, 1, 2])
+
+    x = n.op("Relu", n.op("Add", last(n.conv("x", 3, 24, 3, bias=False)), n.constant(24)))
+    for i in range(3):
+        y = n.op("Relu", n.op("Add", last(n.conv(first(x), 24, 20, 1, bias=False)), n.constant(1, 1, 1, 20)))
+        y = n.op("Mul", n.op("Sub", last(n.conv(first(y), 20, 24, 3, pads=[1] * 4)), n.constant(24)), n.constant(1, 1, 24))
+        x = n.op("Add", y, x) if i == 2 else n.op("Relu", n.op("Add", x, y))
+    return [n.op("ReduceMean", x, axes=[1, 2], keepdims=0)]
+
+
 def left_alone(n):
     """Values that are outputs and inputs at once, constants of every shape, identities."""
     x = n.conv("x", 3, 17, 3)
@@ -219,7 +260,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, left_alone]
+NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, local, channels_last, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))

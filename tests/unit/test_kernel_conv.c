@@ -15,6 +15,7 @@
 
 #include "guarded.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -501,6 +502,44 @@ static void test_pool_row(void **state) {
     for (size_t i = 0; i < 3; i++) guard_free(&memory[i]);
 }
 
+/* Against the definition, bit for bit: windows of every size, in place too. */
+static void test_lrn_pixel(void **state) {
+    (void)state;
+    enum { BLOCKS = 3, PIXELS = 2, BLOCK = PIXELS * 16, FLOATS = BLOCKS * BLOCK, MOST = 7 };
+    guarded memory[3];
+    float *x = take(&memory[0], FLOATS, true), *y = take(&memory[1], FLOATS, false),
+          *squares = take(&memory[2], 2 * MOST + BLOCKS * 16, false);
+    x[5] = 0.0f;
+    for (size_t size = 1; size <= MOST; size++) {
+        float want[BLOCKS * 16];
+        for (size_t c = 0; c < BLOCKS * 16; c++) {
+            float sum = 0;
+            for (ptrdiff_t i = (ptrdiff_t)c - (ptrdiff_t)(size - 1) / 2; i <= (ptrdiff_t)(c + size / 2);
+                 i++) {
+                if (i < 0 || i >= BLOCKS * 16) continue;
+                const float v = x[i / 16 * BLOCK + i % 16];
+                sum += v * v;
+            }
+            const float root = sqrtf(0.75f + 0.2f * sum);
+            want[c] = x[c / 16 * BLOCK + c % 16] / (root * sqrtf(root));
+        }
+        for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+            const kernels *k = kernels_for((kernel_isa)isa);
+            if (!k) continue;
+            float *own = squares + 2 * (MOST - size); /* up to the page that faults */
+            memset(own, 0, size * sizeof *own);
+            memset(own + size + BLOCKS * 16, 0, size * sizeof *own);
+            for (int in_place = 0; in_place < 2; in_place++) {
+                if (in_place) memcpy(y, x, FLOATS * sizeof *y);
+                k->lrn_pixel(in_place ? y : x, BLOCK, BLOCKS, size, 0.2f, 0.75f, own, y);
+                for (size_t c = 0; c < BLOCKS * 16; c++)
+                    assert_memory_equal(&y[c / 16 * BLOCK + c % 16], &want[c], sizeof *want);
+            }
+        }
+    }
+    for (size_t i = 0; i < 3; i++) guard_free(&memory[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),
@@ -513,6 +552,7 @@ int main(void) {
         cmocka_unit_test(test_winograd),
         cmocka_unit_test(test_winograd_kernels),
         cmocka_unit_test(test_pool_row),
+        cmocka_unit_test(test_lrn_pixel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,6 +85,21 @@ typedef struct blocked_repeat {
 } blocked_repeat;
 extern const op_def op_blocked_repeat;
 
+/* "Pad": pixels around an image; every lane gets the value. */
+typedef struct blocked_pad {
+    size_t top, left, bottom, right;
+    float value;
+} blocked_pad;
+extern const op_def op_blocked_pad;
+
+/* "LRN" with exponent 3/4 over full blocks; bias > 0, alpha >= 0 (divided by the size already). */
+enum { BLOCKED_LRN_SIZE = 64, BLOCKED_LRN_CHANNELS = 4096 }; /* at most */
+typedef struct blocked_lrn {
+    size_t size;
+    float alpha, bias;
+} blocked_lrn;
+extern const op_def op_blocked_lrn;
+
 /* "ChannelAffine": y = min(high, max(low, x * scale[c] + shift[c])) */
 typedef struct blocked_affine {
     float *scale, *shift; /* [blocks*16] */

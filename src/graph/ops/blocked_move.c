@@ -1,5 +1,5 @@
 /* blocked_move.c: channels of blocked images in another order, from one image or several; images with every
- * pixel repeated. Nothing is computed: values keep their bits. */
+ * pixel repeated, or with more around them. Nothing is computed: values keep their bits. */
 #include "graph/ops/blocked.h"
 
 #include "base/mem.h"
@@ -161,3 +161,72 @@ const op_def op_blocked_repeat = {.domain = "churon",
                                   .release = mem_free,
                                   .infer = repeat_infer,
                                   .run = repeat_run};
+
+/* ---- Pad -------------------------------------------------------------------------------------------- */
+
+static status pad_infer(op_shapes *s, error *err) {
+    const blocked_pad *st = shapes_state(s);
+    size_t rank;
+    const dim *in;
+    if (!shapes_in(s, 0, &rank, &in)) {
+        shapes_out_unknown(s, 0);
+        return CHURON_OK;
+    }
+    const dim out[BLOCKED_RANK] = {in[0], in[1], dim_add(s, in[2], (dim)(st->top + st->bottom)),
+                                   dim_add(s, in[3], (dim)(st->left + st->right)), CONV_BLOCK};
+    return shapes_out(s, 0, BLOCKED_RANK, out, err);
+}
+
+typedef struct pad_job {
+    const blocked_pad *st;
+    const float *x;
+    float *y;
+    size_t in_h, in_w, out_h, out_w;
+} pad_job;
+
+static float *put_value(float *y, float filling, size_t pixels) {
+    for (size_t i = 0; i < pixels * CONV_BLOCK; i++) y[i] = filling;
+    return y + pixels * CONV_BLOCK;
+}
+
+static void pad_rows(void *ctx, size_t from, size_t to) {
+    const pad_job *j = ctx;
+    const blocked_pad *st = j->st;
+    for (size_t i = from; i < to; i++) {
+        const size_t b = i / j->out_h, row = i % j->out_h;
+        float *y = j->y + i * j->out_w * CONV_BLOCK;
+        if (row < st->top || row - st->top >= j->in_h) {
+            (void)put_value(y, st->value, j->out_w);
+            continue;
+        }
+        const float *x = j->x + (b * j->in_h + row - st->top) * j->in_w * CONV_BLOCK;
+        y = put_value(y, st->value, st->left);
+        if (j->in_w) memcpy(y, x, j->in_w * CONV_BLOCK * sizeof *y);
+        (void)put_value(y + j->in_w * CONV_BLOCK, st->value, st->right);
+    }
+}
+
+static status pad_run(op_run *r, error *err) {
+    const tensor *x = run_in(r, 0);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (y->count == 0) return CHURON_OK;
+    pad_job j = {.st = run_state(r),
+                 .x = x->data,
+                 .y = y->data,
+                 .in_h = (size_t)x->dims[2],
+                 .in_w = (size_t)x->dims[3],
+                 .out_h = (size_t)y->dims[2],
+                 .out_w = (size_t)y->dims[3]};
+    run_parallel(r, (size_t)(y->dims[0] * y->dims[1]) * j.out_h, (double)y->count * 0.2, pad_rows, &j);
+    return CHURON_OK;
+}
+
+const op_def op_blocked_pad = {.domain = "churon",
+                               .name = "Pad",
+                               .since = 1,
+                               .signature = "T>T",
+                               .vars = {{'T', ELEM_BIT(ELEM_F32)}},
+                               .release = mem_free,
+                               .infer = pad_infer,
+                               .run = pad_run};

@@ -1,5 +1,5 @@
 /* blocked_pool.c: pools over blocked channels. Sums in ascending order of rows and columns. NaN in a window
- * is the window's maximum. */
+ * is the window's maximum. And local response normalization, which is a pool of squares over channels. */
 #include "graph/ops/blocked.h"
 
 #include "base/mem.h"
@@ -165,3 +165,63 @@ const op_def op_blocked_pool = {.domain = "churon",
                                 .release = mem_free,
                                 .infer = infer,
                                 .run = run};
+
+/* ---- LRN -------------------------------------------------------------------------------------------- */
+
+static status lrn_infer(op_shapes *s, error *err) {
+    size_t rank;
+    const dim *in;
+    if (shapes_in(s, 0, &rank, &in)) return shapes_out(s, 0, rank, in, err);
+    shapes_out_unknown(s, 0);
+    return CHURON_OK;
+}
+
+typedef struct lrn_job {
+    const blocked_lrn *st;
+    const kernels *k;
+    const float *x;
+    float *y;
+    size_t blocks, pixels, chunks; /* of an image; chunks of LRN_PIXELS pixels */
+} lrn_job;
+
+enum { LRN_PIXELS = 32 };
+
+static void lrn_part(void *ctx, size_t from, size_t to) {
+    const lrn_job *j = ctx;
+    const size_t block = j->pixels * CONV_BLOCK, size = j->st->size;
+    float squares[2 * BLOCKED_LRN_SIZE + BLOCKED_LRN_CHANNELS];
+    memset(squares, 0, size * sizeof *squares);
+    memset(squares + size + j->blocks * CONV_BLOCK, 0, size * sizeof *squares);
+    for (size_t i = from; i < to; i++) {
+        const size_t first = i % j->chunks * LRN_PIXELS, at = i / j->chunks * j->blocks * block;
+        for (size_t p = first; p < first + LRN_PIXELS && p < j->pixels; p++)
+            j->k->lrn_pixel(j->x + at + p * CONV_BLOCK, block, j->blocks, size, j->st->alpha, j->st->bias,
+                            squares, j->y + at + p * CONV_BLOCK);
+    }
+}
+
+static status lrn_run(op_run *r, error *err) {
+    const tensor *x = run_in(r, 0);
+    tensor *y;
+    TRY(run_out(r, 0, &y, err));
+    if (y->count == 0) return CHURON_OK;
+    lrn_job j = {.st = run_state(r),
+                 .k = run_kernels(r),
+                 .x = x->data,
+                 .y = y->data,
+                 .blocks = (size_t)x->dims[1],
+                 .pixels = (size_t)(x->dims[2] * x->dims[3])};
+    j.chunks = (j.pixels + LRN_PIXELS - 1) / LRN_PIXELS;
+    run_parallel(r, (size_t)x->dims[0] * j.chunks, (double)x->count * 2.0, lrn_part, &j);
+    return CHURON_OK;
+}
+
+const op_def op_blocked_lrn = {.domain = "churon",
+                               .name = "LRN",
+                               .since = 1,
+                               .flags = OP_INPLACE,
+                               .signature = "T>T",
+                               .vars = {{'T', ELEM_BIT(ELEM_F32)}},
+                               .release = mem_free,
+                               .infer = lrn_infer,
+                               .run = lrn_run};

@@ -16,8 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-static const float MOST_FILL = 1e6f;
-
 size_t layout_channels(const ir_value *v) {
     return (size_t)v->dims[1];
 }
@@ -399,7 +397,7 @@ static status lower_function(layout *l, op_node *n, error *err) {
     if (!x || (!ours && !is_one_of(n, known)) || !layout_is_image(n->outputs[0])) return CHURON_OK;
     const bool full = layout_channels(n->inputs[0]) % CONV_BLOCK == 0;
     const float fill = full ? 0.0f : function_fill(n, layout_fill(l, n->inputs[0]));
-    return fill <= MOST_FILL ? move_over(l, n, &x, 1, fill, err) : CHURON_OK;
+    return fill <= LAYOUT_MOST_FILL ? move_over(l, n, &x, 1, fill, err) : CHURON_OK;
 }
 
 /* A constant of one number a channel as [1, C/16, 1, 1, 16], or of one number as it is; NULL if it is
@@ -460,7 +458,7 @@ static status lower_arithmetic(layout *l, op_node *n, error *err) {
     const ir_value *image = twins[0] ? a : b;
     if (image->rank != n->outputs[0]->rank || image->dims[1] != n->outputs[0]->dims[1]) return CHURON_OK;
     const float fill = layout_channels(image) % CONV_BLOCK ? arithmetic_fill(l, n) : 0.0f;
-    if (!(fill <= MOST_FILL)) return CHURON_OK;
+    if (!(fill <= LAYOUT_MOST_FILL)) return CHURON_OK;
     for (size_t i = 0; i < 2; i++) {
         ir_value *v = n->inputs[i];
         if (twins[i]) continue;
@@ -544,6 +542,8 @@ static status lower(layout *l, op_node *n, error *err) {
     if (!rewrite_removed(n) && n->outputs[0] == y) TRY(lower_concat(l, n, err));
     if (!rewrite_removed(n) && n->outputs[0] == y) TRY(layout_move_channels(l, n, err));
     if (!rewrite_removed(n) && n->outputs[0] == y) TRY(layout_repeat_pixels(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(layout_pad_pixels(l, n, err));
+    if (!rewrite_removed(n) && n->outputs[0] == y) TRY(layout_normalize(l, n, err));
     return CHURON_OK;
 }
 

@@ -6,6 +6,8 @@
 #include "graph/ops/blocked.h"
 #include "graph/passes/passes.h"
 
+static const float LAYOUT_MOST_FILL = 1e6f;
+
 typedef struct layout {
     rewriter *w;
     ir_value **twin; /* [n_values]: by slot of the planar value */
@@ -29,6 +31,10 @@ MUST_USE status layout_learn_channels(ir_graph *g, error *err);
 MUST_USE status layout_join_channels(layout *l, op_node *n, error *err);
 /* Split and Slice of channels; Reshape, Transpose and Reshape that shuffle channels. */
 MUST_USE status layout_move_channels(layout *l, op_node *n, error *err);
+/* Pad with a constant, around the image. */
+MUST_USE status layout_pad_pixels(layout *l, op_node *n, error *err);
+/* LRN. */
+MUST_USE status layout_normalize(layout *l, op_node *n, error *err);
 /* Resize and Upsample to a multiple, nearest. */
 MUST_USE status layout_repeat_pixels(layout *l, op_node *n, error *err);
 

@@ -1,9 +1,10 @@
 /* blocked_move.c: operators of blocked images that move values: joined, split and shuffled channels, repeated
- * pixels. See blocked.c. */
+ * pixels, padding; and local response normalization. See blocked.c. */
 #include "graph/passes/blocked.h"
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- channels --------------------------------------------------------------------------------------- */
@@ -183,26 +184,93 @@ static bool read_scales(const op_node *n, size_t at, size_t rank, blocked_repeat
     return true;
 }
 
-status layout_repeat_pixels(layout *l, op_node *n, error *err) {
-    if (!node_is(n, "Resize") && !node_is(n, "Upsample")) return CHURON_OK;
+/* One node in the place of n, from the twin of its first input to that of its output; st is taken over. */
+static status put_alone(layout *l, op_node *n, const op_def *def, void *st, float fill, error *err) {
     ir_value *x = layout_twin(l, n->inputs[0]), *y;
-    size_t count;
-    blocked_repeat read;
-    const bool old = node_is(n, "Upsample") || n->version<11, sizes = n->n_inputs> 3 && n->inputs[3];
-    if (!x || !layout_is_image(n->outputs[0]) || n->outputs[0]->rank != n->inputs[0]->rank || sizes ||
-        node_ints(n, "axes", &count) || !takes_floor(n) ||
-        !read_scales(n, old ? 1 : 2, n->inputs[0]->rank, &read))
-        return CHURON_OK;
-    blocked_repeat *st = mem_alloc(sizeof *st);
-    if (!st) return ir_no_memory(err);
-    *st = read;
     status made = layout_new_twin(l, n->outputs[0], &y, err);
     if (made != CHURON_OK) {
         mem_free(st);
         return made;
     }
-    l->fill[n->outputs[0]->slot] = layout_fill(l, n->inputs[0]);
-    TRY(rewrite_insert(l->w, n, &op_blocked_repeat, n->name, &x, 1, &y, 1, st, NULL, err));
+    l->fill[n->outputs[0]->slot] = fill;
+    TRY(rewrite_insert(l->w, n, def, n->name, &x, 1, &y, 1, st, NULL, err));
     rewrite_remove(l->w, n);
     return CHURON_OK;
+}
+
+static bool is_twin_node(const layout *l, const op_node *n) {
+    return layout_twin(l, n->inputs[0]) && layout_is_image(n->outputs[0]) &&
+           n->outputs[0]->rank == n->inputs[0]->rank;
+}
+
+status layout_repeat_pixels(layout *l, op_node *n, error *err) {
+    if (!node_is(n, "Resize") && !node_is(n, "Upsample")) return CHURON_OK;
+    size_t count;
+    blocked_repeat read;
+    const bool old = node_is(n, "Upsample") || n->version<11, sizes = n->n_inputs> 3 && n->inputs[3];
+    if (!is_twin_node(l, n) || sizes || node_ints(n, "axes", &count) || !takes_floor(n) ||
+        !read_scales(n, old ? 1 : 2, n->inputs[0]->rank, &read))
+        return CHURON_OK;
+    blocked_repeat *st = mem_alloc(sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = read;
+    return put_alone(l, n, &op_blocked_repeat, st, layout_fill(l, n->inputs[0]), err);
+}
+
+/* ---- padding ---------------------------------------------------------------------------------------- */
+
+/* Amounts of all axes, begins and then ends: an attribute or a constant input. */
+static const int64_t *pad_amounts(const op_node *n, size_t rank) {
+    size_t count;
+    if (n->version < 11) {
+        const int64_t *said = node_ints(n, "pads", &count);
+        return said && count == 2 * rank ? said : NULL;
+    }
+    const tensor *t = n->n_inputs > 1 && n->inputs[1] ? op_constant(n, 1) : NULL;
+    return t && t->type == ELEM_I64 && t->count == 2 * rank ? t->data : NULL;
+}
+
+static bool read_pad(const op_node *n, blocked_pad *st) {
+    const size_t rank = n->inputs[0]->rank;
+    const int64_t *amount = pad_amounts(n, rank);
+    *st = (blocked_pad){.value = n->version < 11 ? node_float(n, "value", 0.0f) : 0.0f};
+    if (!amount || !text_is(n, "mode", "constant", "constant")) return false;
+    if (n->n_inputs > 2 && n->inputs[2] && !value_scalar(n->inputs[2], &st->value)) return false;
+    if (n->n_inputs > 3 && n->inputs[3]) return false;
+    for (size_t i = 0; i < 2 * rank; i++) {
+        if (amount[i] < 0 || amount[i] > 1 << 20 || (i % rank < 2 && amount[i] != 0)) return false;
+    }
+    st->left = (size_t)amount[rank - 1];
+    st->right = (size_t)amount[2 * rank - 1];
+    if (rank == 4) st->top = (size_t)amount[2];
+    if (rank == 4) st->bottom = (size_t)amount[6];
+    return true;
+}
+
+status layout_pad_pixels(layout *l, op_node *n, error *err) {
+    blocked_pad read;
+    if (!node_is(n, "Pad") || !is_twin_node(l, n) || !read_pad(n, &read)) return CHURON_OK;
+    const bool full = layout_channels(n->inputs[0]) % CONV_BLOCK == 0;
+    const float fill = full ? 0.0f : fmaxf(layout_fill(l, n->inputs[0]), fabsf(read.value));
+    if (!(fill <= LAYOUT_MOST_FILL)) return CHURON_OK;
+    blocked_pad *st = mem_alloc(sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = read;
+    return put_alone(l, n, &op_blocked_pad, st, fill, err);
+}
+
+/* ---- local response normalization ------------------------------------------------------------------- */
+
+status layout_normalize(layout *l, op_node *n, error *err) {
+    if (!node_is(n, "LRN") || !is_twin_node(l, n)) return CHURON_OK;
+    const int64_t size = node_int(n, "size", 0);
+    const float alpha = node_float(n, "alpha", 0.0001f), bias = node_float(n, "bias", 1.0f);
+    const size_t channels = layout_channels(n->inputs[0]);
+    if (size < 1 || size > BLOCKED_LRN_SIZE || !(bias > 0.0f) || !(alpha >= 0.0f) ||
+        node_float(n, "beta", 0.75f) != 0.75f || channels % CONV_BLOCK || channels > BLOCKED_LRN_CHANNELS)
+        return CHURON_OK;
+    blocked_lrn *st = mem_alloc(sizeof *st);
+    if (!st) return ir_no_memory(err);
+    *st = (blocked_lrn){.size = (size_t)size, .alpha = alpha / (float)size, .bias = bias};
+    return put_alone(l, n, &op_blocked_lrn, st, 0.0f, err);
 }

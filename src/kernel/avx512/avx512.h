@@ -43,6 +43,8 @@ void layer_norm_avx512(const float *x, const float *w, const float *b, size_t n,
 void unary_avx512(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
 void depthwise_row_avx512(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, const float *w,
                           const float *bias, const float *add, float low, float high, float *y, size_t n);
+void lrn_pixel_avx512(const float *x, size_t block, size_t blocks, size_t size, float alpha, float bias,
+                      float *squares, float *y);
 void pool_row_avx512(const float *x, size_t x_step, const ptrdiff_t *tap, size_t taps, float divisor,
                      float *y, size_t n);
 void winograd_input_avx512(const float *x, size_t x_row, float *v, size_t v_point);
