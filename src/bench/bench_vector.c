@@ -131,6 +131,11 @@ static void run_pool_row(const row_data *d) {
     d->k->pool_row(d->x, 16, taps, 9, 0.0f, d->y, d->n / 16);
 }
 
+/* A pixel of n channels, windows of 5. */
+static void run_lrn_pixel(const row_data *d) {
+    d->k->lrn_pixel(d->x, 16, d->n / 16, 5, 0.25f, 1.0f, d->y + d->n, d->y);
+}
+
 /* A patch of one block. */
 static void run_winograd_input(const row_data *d) {
     d->k->winograd_input(d->x, 58 * 16, d->y, 512);
@@ -171,6 +176,7 @@ static const struct row_case {
     {"unary log 49152", 49152, 1, run_unary_log},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
     {"pool_row 3x3 of 56", 896, 0, run_pool_row},
+    {"lrn_pixel 5 of 192", 192, 0, run_lrn_pixel},
     {"winograd_input 6x6", 576, 0, run_winograd_input},
     {"winograd_output 4x4", 256, 0, run_winograd_output},
     {"forest_u8 16384 nodes", 16384, 0, run_forest_u8},
