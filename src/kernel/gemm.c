@@ -88,18 +88,21 @@ typedef struct cut {
     size_t work;          /* multiply-adds since the last look */
 } cut;
 
-/* What slice s fetches of the panels after [p, p + panels), or of the next block's first. */
+/* What slice s fetches of the panels that are read after [p, p + panels): the next ones of this block, else
+ * the first of the next block, else those behind p1, which the next call may take. */
 static void fetch_ahead(const cut *c, size_t s, size_t p, size_t panels, gemm_tile *t) {
     const gemm *g = c->g;
-    size_t next = p + panels, k0 = c->k0;
+    size_t next = p + panels, end = c->p1, k0 = c->k0;
     t->ahead = (const char *)t->b;
-    if (next == c->p1) {
+    if (next == end && k0 + c->kn < g->k) {
         next = c->p0;
         k0 += c->kn;
-        if (k0 == g->k) return;
+    } else if (next == end) {
+        end = gemm_panels(g->n);
+        k0 = 0;
     }
-    const size_t n = c->p1 - next < panels ? c->p1 - next : panels;
-    const size_t parts = c->slices < n ? 1 : c->slices / n; /* of a panel */
+    const size_t n = end - next < panels ? end - next : panels;
+    const size_t parts = n == 0 || c->slices < n ? 1 : c->slices / n; /* of a panel */
     if (s / parts >= n) return;
     t->ahead = (const char *)(g->b + (next + s / parts) * GEMM_PANEL * g->k + k0 * GEMM_PANEL);
     t->ahead_step = LINE / parts;

@@ -1,44 +1,40 @@
 /* rows_body.h: softmax, layer normalization and the product with a matrix of one row, once for every
- * instruction set (lanes.h).
+ * instruction set (lanes.h, which has v_row_sum and v_row_max as well).
  *
  * Sums and maxima run in LANES independent chains, value i in chain i % LANES, then the tree of
- * kernel/vector.h, so all instruction sets round alike. The last values of a row are taken through a buffer
- * that is filled up with what changes nothing. */
+ * kernel/vector.h, so all instruction sets round alike. The last values of a row are filled up with what
+ * changes nothing. */
 
 enum { V_PER_ROW = LANES / V_LANES };
 
+/* Lanes of vector k of the `left` values from a multiple of LANES on. */
+static inline size_t rows_lanes(size_t left, size_t k) {
+    const size_t before = k * V_LANES;
+    return left <= before ? 0 : left - before < V_LANES ? left - before : V_LANES;
+}
+
 static inline void rows_take(const float *x, size_t n, size_t i, float fill, V v[V_PER_ROW]) {
-    float last[LANES];
-    const float *from = x + i;
-    if (n - i < LANES) {
-        for (size_t l = 0; l < LANES; l++) last[l] = i + l < n ? x[i + l] : fill;
-        from = last;
+    const size_t left = n - i;
+    if (left >= LANES) {
+        for (size_t k = 0; k < V_PER_ROW; k++) v[k] = v_load(x + i + k * V_LANES);
+        return;
     }
-    for (size_t k = 0; k < V_PER_ROW; k++) v[k] = v_load(from + k * V_LANES);
+    for (size_t k = 0; k < V_PER_ROW; k++) {
+        const size_t lanes = rows_lanes(left, k);
+        v[k] = lanes ? v_load_fill(x + i + k * V_LANES, lanes, v_set(fill)) : v_set(fill);
+    }
 }
 
 static inline void rows_put(float *y, size_t n, size_t i, const V v[V_PER_ROW]) {
-    float last[LANES];
-    float *to = n - i < LANES ? last : y + i;
-    for (size_t k = 0; k < V_PER_ROW; k++) v_store(to + k * V_LANES, v[k]);
-    for (size_t l = 0; to == last && i + l < n; l++) y[i + l] = last[l];
-}
-
-static inline float rows_sum(const V v[V_PER_ROW]) {
-    float lane[LANES];
-    for (size_t k = 0; k < V_PER_ROW; k++) v_store(lane + k * V_LANES, v[k]);
-    for (size_t step = LANES / 2; step > 0; step /= 2) {
-        for (size_t l = 0; l < step; l++) lane[l] += lane[l + step];
+    const size_t left = n - i;
+    for (size_t k = 0; k < V_PER_ROW; k++) {
+        const size_t lanes = rows_lanes(left, k);
+        if (lanes == V_LANES) {
+            v_store(y + i + k * V_LANES, v[k]);
+        } else if (lanes) {
+            v_store_part(y + i + k * V_LANES, lanes, v[k]);
+        }
     }
-    return lane[0];
-}
-
-static inline float rows_max(const V v[V_PER_ROW]) {
-    float lane[LANES];
-    for (size_t k = 0; k < V_PER_ROW; k++) v_store(lane + k * V_LANES, v[k]);
-    float most = lane[0];
-    for (size_t l = 1; l < LANES; l++) most = lane[l] > most ? lane[l] : most;
-    return most;
 }
 
 /* Ends of a row are filled with -infinity: exp makes zeros of them. A NaN anywhere is in the sum. */
@@ -50,17 +46,17 @@ static void softmax_row(const float *x, float *y, size_t n) {
         rows_take(x, n, i, -INFINITY, v);
         for (size_t k = 0; k < V_PER_ROW; k++) acc[k] = v_max(acc[k], v[k]);
     }
-    const V most = v_set(rows_max(acc));
+    const V most = v_set(v_row_max(acc));
     for (size_t k = 0; k < V_PER_ROW; k++) acc[k] = v_set(0.0f);
     for (size_t i = 0; i < n; i += LANES) {
         rows_take(x, n, i, -INFINITY, v);
         for (size_t k = 0; k < V_PER_ROW; k++) {
-            v[k] = v_exp(v_sub(v[k], most));
+            v[k] = v_exp_low(v_min(v_set(0.0f), v_sub(v[k], most))); /* a NaN may have lowered `most` */
             acc[k] = v_add(acc[k], v[k]);
         }
         rows_put(y, n, i, v);
     }
-    const V scale = v_set(1.0f / rows_sum(acc));
+    const V scale = v_set(1.0f / v_row_sum(acc));
     for (size_t i = 0; i < n; i += LANES) {
         rows_take(y, n, i, 0.0f, v);
         for (size_t k = 0; k < V_PER_ROW; k++) v[k] = v_mul(v[k], scale);
@@ -76,7 +72,7 @@ static void layer_norm_row(const float *x, const float *w, const float *b, size_
         rows_take(x, n, i, 0.0f, v);
         for (size_t k = 0; k < V_PER_ROW; k++) acc[k] = v_add(acc[k], v[k]);
     }
-    const float mean = rows_sum(acc) / (float)n;
+    const float mean = v_row_sum(acc) / (float)n;
     const V center = v_set(mean);
     for (size_t k = 0; k < V_PER_ROW; k++) acc[k] = v_set(0.0f);
     for (size_t i = 0; i < n; i += LANES) {
@@ -86,7 +82,7 @@ static void layer_norm_row(const float *x, const float *w, const float *b, size_
             acc[k] = v_fma(d, d, acc[k]);
         }
     }
-    const V scale = v_set(1.0f / sqrtf(rows_sum(acc) / (float)n + eps));
+    const V scale = v_set(1.0f / sqrtf(v_row_sum(acc) / (float)n + eps));
     for (size_t i = 0; i < n; i += LANES) {
         rows_take(x, n, i, mean, v);
         for (size_t k = 0; k < V_PER_ROW; k++) v[k] = v_mul(v_sub(v[k], center), scale);

@@ -3,11 +3,11 @@
  * Each instruction set's unary.c defines a vector type and its operations and includes this file once:
  *   V, M            a vector of f32, a mask of its lanes
  *   V_LANES         how many
- *   v_set v_load v_store v_load_part v_store_part (first n lanes)
+ *   v_set v_load v_store v_load_part v_store_part (first n lanes), v_load_fill: the rest is `fill`
  *   v_add v_sub v_mul v_div v_fma(a,b,c)=a*b+c v_sqrt v_floor v_ceil v_round (to nearest even)
  *   v_max(a,b) v_min(a,b)   b where either is NaN
  *   v_abs v_copysign(magnitude, sign) v_less(a,b) v_select(m, yes, no)
- *   v_exp v_tanh    (of math.c and vec.h)
+ *   v_exp v_tanh    (of math.c and vec.h), v_exp_low: v_exp of what is at most 1, or NaN
  *   v_exponent(x)   floor(log2) as f32 with the mantissa's border at sqrt(1/2), v_scale_back(x, e) = x *
  * 2^-e, for normal positive x All make the same operations in the same order, so they agree bit for bit.
  *
@@ -34,7 +34,7 @@ static inline V v_erf(V x) {
                                   0x1.9c0b2cp-6f,  -0x1.121d46p-8f, 0x1.ca2462p-12f, -0x1.6590b4p-16f};
     const V a = v_min(v_set(ERF_LIMIT), v_abs(x));
     const V near = v_fma(v_horner(v_mul(x, x), small, 7), x, x);
-    const V far = v_copysign(v_sub(v_set(1.0f), v_exp(v_horner(a, large, 8))), x);
+    const V far = v_copysign(v_sub(v_set(1.0f), v_exp_low(v_horner(a, large, 8))), x);
     return v_select(v_less(v_abs(x), v_set(ERF_SMALL)), near, far);
 }
 
@@ -72,12 +72,12 @@ static inline V v_expm1(V x) {
 }
 
 static inline V v_sigmoid(V x) {
-    const V e = v_exp(v_sub(v_set(0.0f), v_abs(x))), d = v_add(v_set(1.0f), e);
+    const V e = v_exp_low(v_sub(v_set(0.0f), v_abs(x))), d = v_add(v_set(1.0f), e);
     return v_div(v_select(v_less(x, v_set(0.0f)), e, v_set(1.0f)), d);
 }
 
 static inline V v_softplus(V x) {
-    const V e = v_exp(v_sub(v_set(0.0f), v_abs(x)));
+    const V e = v_exp_low(v_sub(v_set(0.0f), v_abs(x)));
     return v_add(v_max(v_set(0.0f), x), v_log1p(e));
 }
 

@@ -37,6 +37,7 @@ status product_infer(op_shapes *s, error *err) {
 }
 
 enum { ROWS = 168, PANELS = 4, EACH = 3 }; /* least of a unit that is shared out; units of a member */
+enum { ACTIVATED = 1 << 14 };              /* values that are still near when their function is applied */
 
 typedef struct job {
     const product *st;
@@ -47,12 +48,13 @@ typedef struct job {
     stop_flag *stop;
 } job;
 
-/* Units for so many members. Rows are read into the kernel's order once a unit, so units have as many panels
- * as leave some for everybody (measured: 128 rows, K 1536: 110 instead of 74 Gflop/s). */
+/* Units for so many members. Rows that are read into the kernel's order (`transposed`) are so once a unit. */
 static void cut(job *j, size_t members) {
     const size_t panels = gemm_panels(j->g.n), most = (panels + PANELS - 1) / PANELS;
     j->row_units = members > 1 || j->st->activate ? (j->m + ROWS - 1) / ROWS : 1;
     j->panel_units = members > 1 ? (members * EACH + j->row_units - 1) / j->row_units : 1;
+    const size_t parts = j->m * panels * GEMM_PANEL / j->row_units / ACTIVATED;
+    if (j->st->activate && !j->st->transposed && parts > j->panel_units) j->panel_units = parts;
     if (j->panel_units > most) j->panel_units = most;
     j->units = j->row_units * j->panel_units;
 }

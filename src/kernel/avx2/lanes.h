@@ -22,6 +22,10 @@ static inline void v_store(float *y, V v) {
 static inline V v_load_part(const float *x, size_t n) {
     return _mm256_maskload_ps(x, vec_tail(n));
 }
+static inline V v_load_fill(const float *x, size_t n, V fill) {
+    const __m256i first = vec_tail(n);
+    return _mm256_blendv_ps(fill, _mm256_maskload_ps(x, first), _mm256_castsi256_ps(first));
+}
 static inline void v_store_part(float *y, size_t n, V v) {
     _mm256_maskstore_ps(y, vec_tail(n), v);
 }
@@ -74,6 +78,9 @@ static inline V v_select(M m, V yes, V no) {
 static inline V v_exp(V a) {
     return vec_exp(a);
 }
+static inline V v_exp_low(V a) {
+    return vec_exp_negative(a);
+}
 static inline V v_tanh(V a) {
     return vec_tanh(a);
 }
@@ -88,6 +95,14 @@ static inline V v_exponent(V x) {
 static inline V v_scale_back(V x, V e) {
     const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(e), 23);
     return _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_castps_si256(x), shift));
+}
+
+/* Of LANES values, by the tree of kernel/vector.h. */
+static inline float v_row_sum(const V *v) {
+    return vec_sum(v[0], v[1]);
+}
+static inline float v_row_max(const V *v) {
+    return vec_max(v[0], v[1]);
 }
 
 #endif

@@ -22,6 +22,9 @@ static inline void v_store(float *y, V v) {
 static inline V v_load_part(const float *x, size_t n) {
     return _mm512_maskz_loadu_ps(vec_tail(n), x);
 }
+static inline V v_load_fill(const float *x, size_t n, V fill) {
+    return _mm512_mask_mov_ps(fill, vec_tail(n), _mm512_maskz_loadu_ps(vec_tail(n), x));
+}
 static inline void v_store_part(float *y, size_t n, V v) {
     _mm512_mask_storeu_ps(y, vec_tail(n), v);
 }
@@ -74,6 +77,9 @@ static inline V v_select(M m, V yes, V no) {
 static inline V v_exp(V a) {
     return vec_exp(a);
 }
+static inline V v_exp_low(V a) {
+    return vec_exp_negative(a);
+}
 static inline V v_tanh(V a) {
     return vec_tanh(a);
 }
@@ -88,6 +94,14 @@ static inline V v_exponent(V x) {
 static inline V v_scale_back(V x, V e) {
     const __m512i shift = _mm512_slli_epi32(_mm512_cvtps_epi32(e), 23);
     return _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_castps_si512(x), shift));
+}
+
+/* Of LANES values, by the tree of kernel/vector.h. */
+static inline float v_row_sum(const V *v) {
+    return vec_sum(v[0]);
+}
+static inline float v_row_max(const V *v) {
+    return vec_max(v[0]);
 }
 
 #endif

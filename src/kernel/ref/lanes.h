@@ -5,8 +5,8 @@
 
 #include "kernel/vector.h"
 #include <float.h>
-#include <stdbool.h>
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 typedef float V;
@@ -24,6 +24,9 @@ static inline void v_store(float *y, V v) {
 }
 static inline V v_load_part(const float *x, size_t n) {
     return n ? *x : 0.0f;
+}
+static inline V v_load_fill(const float *x, size_t n, V fill) {
+    return n ? *x : fill;
 }
 static inline void v_store_part(float *y, size_t n, V v) {
     if (n) *y = v;
@@ -76,6 +79,9 @@ static inline V v_select(M m, V yes, V no) {
 static inline V v_exp(V a) {
     return exp_value(a);
 }
+static inline V v_exp_low(V a) {
+    return exp_value(a);
+}
 static inline V v_tanh(V a) {
     return tanh_value(a);
 }
@@ -94,6 +100,24 @@ static inline V v_scale_back(V x, V e) {
     bits -= (uint32_t)(int32_t)e << 23;
     memcpy(&x, &bits, sizeof bits);
     return x;
+}
+
+/* Of LANES values, by the tree of kernel/vector.h. */
+static inline float v_row_sum(const V *v) {
+    float lane[LANES];
+    memcpy(lane, v, sizeof lane);
+    for (size_t step = LANES / 2; step > 0; step /= 2) {
+        for (size_t l = 0; l < step; l++) lane[l] += lane[l + step];
+    }
+    return lane[0];
+}
+static inline float v_row_max(const V *v) {
+    float lane[LANES];
+    memcpy(lane, v, sizeof lane);
+    for (size_t step = LANES / 2; step > 0; step /= 2) {
+        for (size_t l = 0; l < step; l++) lane[l] = lane[l] > lane[l + step] ? lane[l] : lane[l + step];
+    }
+    return lane[0];
 }
 
 #endif
