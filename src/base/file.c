@@ -72,6 +72,12 @@ void file_map_drop(const file_map *map, size_t offset, size_t len) {
     }
 }
 
+void file_map_drop_at(const file_map *map, const void *at, size_t len) {
+    const uintptr_t from = (uintptr_t)at, begin = (uintptr_t)map->data;
+    if (map->data && from >= begin && from - begin < map->size && len <= map->size - (from - begin))
+        file_map_drop(map, from - begin, len);
+}
+
 status file_read(str *out, const char *path, size_t max_bytes, error *err) {
     bool is_stdin = strcmp(path, "-") == 0;
     int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);

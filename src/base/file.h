@@ -22,6 +22,8 @@ void file_map_close(file_map *map);
 /* Tells the kernel that bytes [offset, offset+len) will not be read again soon (resident memory goes down,
  * the page cache keeps them). */
 void file_map_drop(const file_map *map, size_t offset, size_t len);
+/* The same of `len` bytes from an address on; outside the mapping nothing happens. */
+void file_map_drop_at(const file_map *map, const void *at, size_t len);
 
 /* Appends the whole file to *out; over `max_bytes` the status is CHURON_LIMIT. Path "-" reads stdin. */
 MUST_USE status file_read(str *out, const char *path, size_t max_bytes, error *err);

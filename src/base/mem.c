@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,4 +110,16 @@ void mem_pages_populate(void *p, size_t bytes) {
 
 void mem_pages_free(void *p, size_t bytes) {
     if (p && bytes) munmap(p, bytes);
+}
+
+void mem_forget(void *p, size_t bytes) {
+    const uintptr_t page = 4096, from = ((uintptr_t)p + page - 1) & ~(page - 1),
+                    to = ((uintptr_t)p + bytes) & ~(page - 1);
+    if (p && from < to) (void)madvise((char *)p + (from - (uintptr_t)p), to - from, MADV_DONTNEED);
+}
+
+void mem_trim(void) {
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }

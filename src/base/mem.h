@@ -27,6 +27,11 @@ void *mem_pages(size_t bytes);
 void mem_pages_populate(void *p, size_t bytes);
 void mem_pages_free(void *p, size_t bytes);
 
+/* Gives whole pages inside a block of any of these functions back, now; what was in them is lost. */
+void mem_forget(void *p, size_t bytes);
+/* Gives free memory of the heap back to the system. Takes a while: after much was freed. */
+void mem_trim(void);
+
 void mem_fail_at(int64_t n); /* 0: never */
 int64_t mem_count(void);     /* allocations since start */
 void mem_guard_begin(void);

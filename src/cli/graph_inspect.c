@@ -305,7 +305,7 @@ static int inspect_graph(const char *model, const arg_common *common, provider_c
     graph_inspection in = {0};
     error err;
     str path = {0};
-    graph_options o = {.threads = 1};
+    graph_options o = {.threads = 1, .describe_only = true};
     int code = EXIT_NO;
     status st;
     TRY_GOTO(provider_choice_read(providers, &err));

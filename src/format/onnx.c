@@ -182,6 +182,19 @@ cleanup:
     return st;
 }
 
+void onnx_let_go(onnx_model *m, const void *at, size_t bytes, bool forever) {
+    const opened *o = (const opened *)m;
+    file_map_drop_at(&o->map, at, bytes);
+    onnx_files_drop(o->files, at, bytes);
+    if (forever) onnx_forget(o->chunks, at, bytes);
+}
+
+void onnx_let_files_go(onnx_model *m) {
+    const opened *o = (const opened *)m;
+    file_map_drop(&o->map, 0, o->map.size);
+    onnx_files_drop(o->files, NULL, 0);
+}
+
 void onnx_close(onnx_model *m) {
     if (!m) return;
     opened *o = (opened *)m;

@@ -157,6 +157,11 @@ MUST_USE status onnx_open(onnx_model **out, const char *path, error *err);
 /* The same from memory, which must stay; external data is refused unless `folder` is given. */
 MUST_USE status onnx_parse(onnx_model **out, const void *bytes, size_t n, const char *folder, error *err);
 void onnx_close(onnx_model *m);
+/* Elements in a mapped file leave the process's memory until they are read again. Those that had to be copied
+ * out of it stay, or, if `forever`, are lost. `at` points anywhere: nothing else is touched. */
+void onnx_let_go(onnx_model *m, const void *at, size_t bytes, bool forever);
+/* The same for all pages of mapped files. */
+void onnx_let_files_go(onnx_model *m);
 
 /* One value file of a test case (TensorProto, SequenceProto or OptionalProto as `type` says). The caller
  * frees. */

@@ -35,6 +35,16 @@ void onnx_files_close(onnx_files *files) {
     mem_free(files);
 }
 
+void onnx_files_drop(const onnx_files *files, const void *at, size_t bytes) {
+    for (const external_file *f = files ? files->first : NULL; f; f = f->next) {
+        if (at) {
+            file_map_drop_at(&f->map, at, bytes);
+        } else {
+            file_map_drop(&f->map, 0, f->map.size);
+        }
+    }
+}
+
 static bool leaves_folder(const char *location) {
     if (location[0] == '/') return true;
     for (const char *p = location; *p;) {

@@ -33,5 +33,8 @@ const char *onnx_domain(const char *domain);
 /* Maps `location` of external data inside the reader's folder (or finds it mapped) and gives its bytes. */
 MUST_USE status onnx_external(onnx_reader *r, const char *location, const file_map **out);
 void onnx_files_close(onnx_files *files);
+/* Drops pages of [at, at + bytes) as file_map_drop does if they lie in one of the files; at NULL: all pages.
+ */
+void onnx_files_drop(const onnx_files *files, const void *at, size_t bytes);
 
 #endif

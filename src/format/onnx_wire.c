@@ -85,6 +85,17 @@ void onnx_free_chunks(arena_chunk *c) {
     }
 }
 
+void onnx_forget(const arena_chunk *c, const void *at, size_t bytes) {
+    const uintptr_t from = (uintptr_t)at;
+    for (; c; c = c->next) {
+        const uintptr_t begin = (uintptr_t)c + CHUNK_HEAD;
+        if (from >= begin && from - begin < c->used && bytes <= c->used - (from - begin)) {
+            mem_forget((void *)from, bytes);
+            return;
+        }
+    }
+}
+
 static void *chunk_take(arena_chunk *c, size_t bytes, size_t alignment) {
     size_t at = (c->used + alignment - 1) & ~(alignment - 1);
     if (at > c->size || bytes > c->size - at) return NULL;

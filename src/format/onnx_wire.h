@@ -63,6 +63,8 @@ MUST_USE status onnx_take(onnx_reader *r, size_t n, size_t item, void *out_point
 /* Room for elements of tensors: aligned to 64, not zeroed, not counted. */
 MUST_USE status onnx_take_data(onnx_reader *r, size_t bytes, void **out);
 void onnx_free_chunks(arena_chunk *chunks);
+/* Gives whole pages of [at, at + bytes) back if they lie in a chunk: their contents are lost. */
+void onnx_forget(const arena_chunk *chunks, const void *at, size_t bytes);
 
 /* Takes the next field; groups are skipped whole and never returned (number 0: nothing was left). */
 MUST_USE status wire_next(onnx_reader *r, wire *w, wire_field *f);

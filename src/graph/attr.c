@@ -72,6 +72,10 @@ void op_set_state(op_node *n, void *state) {
     n->state = state;
 }
 
+void op_set_packing(op_node *n, const op_packing *packing) {
+    n->packing = packing;
+}
+
 status op_error(const op_node *n, error *err, status code, const char *fmt, ...) {
     char text[sizeof err->message];
     va_list ap;

@@ -3,6 +3,7 @@
 #include "graph/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/providers/provider.h"
+#include "graph/weights.h"
 
 #include "base/mem.h"
 
@@ -17,6 +18,7 @@ struct graph {
     onnx_model *owned; /* NULL: the caller's */
     size_t threads;
     uint64_t max_memory;
+    bool described;                        /* without weights: it does not run */
     onnx_type *input_types, *output_types; /* in the program's memory */
 };
 
@@ -47,18 +49,21 @@ static status port_types(graph *g, ir_value *const *values, size_t n, onnx_type 
     return CHURON_OK;
 }
 
-static status load(graph *g, const onnx_model *m, const graph_options *o, error *err) {
+static status load(graph *g, const onnx_model *m, const graph_options *o, bool spend, error *err) {
     ir_program *p = &g->program;
+    p->model = spend ? (onnx_model *)(uintptr_t)m : NULL;
     TRY(ir_import(p, m, err));
     TRY(ir_order(p, err));
     TRY(ir_infer(p, err));
     TRY(passes_run(p, o, err));
+    if (!o->describe_only) TRY(weights_pack(p, g->threads, err));
     TRY(exec_plan(p, err));
     TRY(port_types(g, p->main->inputs, p->main->n_inputs, &g->input_types, err));
     return port_types(g, p->main->outputs, p->main->n_outputs, &g->output_types, err);
 }
 
-status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o, error *err) {
+/* `spend`: the model is read from a file and serves this graph alone. */
+static status make(graph **out, const onnx_model *m, const graph_options *o, bool spend, error *err) {
     graph_options full = o ? *o : (graph_options){0};
     *out = NULL;
     graph *g = mem_calloc(1, sizeof *g);
@@ -74,7 +79,8 @@ status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o,
         stop_init(&limit, full.deadline, full.cancel);
         g->program.stop = &limit;
     }
-    status st = load(g, m, &full, err);
+    g->described = full.describe_only;
+    status st = load(g, m, &full, spend, err);
     if (st != CHURON_OK && stop_seen(g->program.stop)) error_prefix(err, "load");
     g->program.stop = NULL;
     if (st != CHURON_OK) {
@@ -85,11 +91,15 @@ status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o,
     return CHURON_OK;
 }
 
+status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o, error *err) {
+    return make(out, m, o, false, err);
+}
+
 status graph_open(graph **out, const char *path, const graph_options *o, error *err) {
     *out = NULL;
     onnx_model *m;
     TRY(onnx_open(&m, path, err));
-    status st = graph_from_onnx(out, m, o, err);
+    status st = make(out, m, o, true, err);
     if (st != CHURON_OK) {
         onnx_close(m);
         return st;
@@ -109,6 +119,7 @@ void graph_close(graph *g) {
     ir_release(&g->program);
     onnx_close(g->owned);
     mem_free(g);
+    mem_trim(); /* what is left of the graph in the heap goes back to the system */
 }
 
 size_t graph_n_inputs(const graph *g) {
@@ -299,6 +310,8 @@ static status owned_value(value *out, const value *v, error *err) {
 
 status graph_session_create(graph_session **out, graph *g, error *err) {
     *out = NULL;
+    if (g->described)
+        return error_set(err, CHURON_INTERNAL, "graph: expected one with weights, got a description");
     graph_session *s = mem_calloc(1, sizeof *s);
     if (!s) return ir_no_memory(err);
     status st = exec_init(&s->x, &g->program, g->threads, g->max_memory, err);

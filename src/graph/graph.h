@@ -26,6 +26,7 @@ typedef struct graph_options {
     size_t n_providers;
     double deadline;           /* of the loading, clock_seconds(): over it CHURON_LIMIT; 0: none */
     const atomic_bool *cancel; /* likewise: CHURON_CANCELLED; NULL: never */
+    bool describe_only; /* weights are not packed: no session can be made */
 } graph_options;
 
 MUST_USE status graph_open(graph **out, const char *path, const graph_options *o, error *err);

@@ -65,6 +65,8 @@ struct op_node {
     ir_graph **bodies;
     size_t n_bodies;
     void *state;
+    const op_packing *packing; /* or NULL */
+    const ir_value *borrowed;  /* constant that the state reads beside the inputs, for good; or NULL */
     bool prepared;
     uint32_t index; /* in the order */
     uint8_t mark;   /* of the ordering */
@@ -91,7 +93,7 @@ struct ir_graph {
 struct ir_program {
     arena memory;
     symbols symbols;
-    onnx_model *model; /* borrowed */
+    onnx_model *model; /* borrowed; its elements may go once they are packed. NULL: they stay */
     ir_graph *main;
     ir_graph **graphs; /* all of them, main first */
     size_t n_graphs, cap_graphs;

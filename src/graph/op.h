@@ -22,6 +22,7 @@ typedef struct op_def op_def;
 typedef struct op_node op_node;     /* a node of a loaded graph, as its operator sees it */
 typedef struct op_shapes op_shapes; /* shape inference of one node */
 typedef struct op_run op_run;       /* one execution of one node */
+typedef struct op_pack op_pack;     /* the packing of one node's weights */
 
 /* ---- dimensions ------------------------------------------------------------------------------------- */
 
@@ -93,6 +94,15 @@ struct op_def {
 
 enum { OP_MAX_VALUES = 64 };
 
+/* Of operators that bring constant weights into the order that run reads, once, when the graph is final
+ * (weights.h); folding and inference come before that. */
+typedef struct op_packing {
+    /* The constant that this node still has to pack, NULL if there is none. The state borrows it until then;
+     * a node that has it among its inputs too keeps it, any other lets go of it. */
+    const tensor *(*source)(const op_node *n, const void *state);
+    status (*pack)(op_node *n, op_pack *p, error *err);
+} op_packing;
+
 /* A file's table, listed in ops/ops.h. */
 typedef struct op_table {
     const op_def *rows;
@@ -141,9 +151,20 @@ void op_attr_ignore(op_node *n, const char *name); /* it has no meaning for the 
 /* Number of the body that a graph attribute holds, for op_body_*; an error if it is absent. */
 MUST_USE status op_attr_body(op_node *n, const char *name, size_t *out, error *err);
 
-void op_set_state(op_node *n, void *state); /* freed by the row's release */
+void op_set_state(op_node *n, void *state);                 /* freed by the row's release */
+void op_set_packing(op_node *n, const op_packing *packing); /* rows of the table; of passes: weights.c */
 /* error_set with the node's name, operator and line in front. Returns code. */
 status op_error(const op_node *n, error *err, status code, const char *fmt, ...) PRINTF_LIKE(4, 5);
+
+/* ---- in pack ---------------------------------------------------------------------------------------- */
+
+void *pack_state(const op_pack *p);
+/* Bytes of the constant that this packing has read and will not read again: their memory may go. Large
+ * matrices say so piece by piece; what was not said is said at the end. */
+void pack_done(op_pack *p, const void *from, size_t bytes);
+/* fn for all of [0, n) on the threads of the graph, if so many bytes of weights pay for it. */
+void pack_parallel(op_pack *p, size_t n, size_t bytes, void (*fn)(void *ctx, size_t from, size_t to),
+                   void *ctx);
 
 /* ---- in infer and propagate ------------------------------------------------------------------------- */
 

@@ -41,6 +41,24 @@ void blocked_conv_free(void *state) {
     mem_free(st);
 }
 
+static const tensor *source(const op_node *n, const void *state) {
+    const blocked_conv *st = state;
+    (void)n;
+    return st->source.data ? &st->source : NULL;
+}
+
+static status conv_pack_weights(op_node *n, op_pack *p, error *err) {
+    blocked_conv *st = pack_state(p);
+    const size_t bytes = conv_packed_floats(&st->c) * sizeof(float);
+    st->weights = mem_aligned(64, bytes);
+    if (!st->weights) return op_error(n, err, CHURON_NO_MEMORY, "no memory for %zu bytes of weights", bytes);
+    conv_pack(&st->c, st->source.data, st->weights);
+    st->source = (tensor){0};
+    return CHURON_OK;
+}
+
+const op_packing blocked_conv_packing = {.source = source, .pack = conv_pack_weights};
+
 /* The addend was taken for one of the same shape because its dimensions have the same names; when the graph
  * runs, one of the two may turn out to be 1 where the other is not. */
 static status meet_addend(op_shapes *s, const dim *add, dim out[BLOCKED_RANK], error *err) {

@@ -19,9 +19,11 @@ typedef struct blocked_conv {
     conv c;                /* sizes of the image are filled in when it runs */
     size_t end_h, end_w;   /* padding below and right */
     size_t planar_rank;    /* of X, or Y, as it is without blocks */
+    tensor source;         /* the weights as the model has them; gone when they are packed */
     float *weights, *bias; /* packed; bias NULL or rounded up */
 } blocked_conv;
 extern const op_def op_blocked_conv;
+extern const op_packing blocked_conv_packing;
 
 /* One output channel as a plane, of blocked dimensions. */
 MUST_USE status blocked_single(op_shapes *s, size_t rank, const dim out[BLOCKED_RANK], error *err);
@@ -38,14 +40,15 @@ typedef struct blocked_transpose {
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, end_h, end_w;
     size_t more_h, more_w; /* ONNX's output_padding */
     size_t planar_rank;
+    tensor source; /* ONNX's [in, out, kernel_h, kernel_w]; gone when it is packed */
     blocked_phase *phases;
     size_t n_phases;
     float *bias; /* rounded up, or NULL */
 } blocked_transpose;
 extern const op_def op_blocked_transpose;
-bool blocked_transpose_choose(const blocked_transpose *st); /* false: cannot be done this way */
-/* weights: ONNX's [in, out, kernel_h, kernel_w]. */
-MUST_USE status blocked_transpose_pack(blocked_transpose *st, const float *weights, error *err);
+extern const op_packing blocked_transpose_packing;
+bool blocked_transpose_choose(const blocked_transpose *st);               /* false: cannot be done this way */
+MUST_USE status blocked_transpose_cut(blocked_transpose *st, error *err); /* makes the phases */
 void blocked_transpose_free(void *state);
 
 /* "ToBlocked", "FromBlocked" */

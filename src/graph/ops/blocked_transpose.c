@@ -101,35 +101,51 @@ static void pick_taps(const blocked_transpose *st, const residue r[2], const flo
     }
 }
 
-status blocked_transpose_pack(blocked_transpose *st, const float *weights, error *err) {
+status blocked_transpose_cut(blocked_transpose *st, error *err) {
+    conv whole;
+    residue r[2] = {{0}};
+    const bool once = at_once(st, &whole);
+    st->n_phases = once ? 1 : st->stride_h * st->stride_w;
+    st->phases = mem_calloc(st->n_phases, sizeof *st->phases);
+    if (!st->phases) return error_no_memory(err, "transposed convolution", st->n_phases * sizeof *st->phases);
+    if (once) st->phases[0].c = whole;
+    for (size_t i = 0; i < st->n_phases && !once; i++)
+        (void)set_phase(st, i / st->stride_w, i % st->stride_w, &st->phases[i].c, r);
+    return CHURON_OK;
+}
+
+static const tensor *source(const op_node *n, const void *state) {
+    const blocked_transpose *st = state;
+    (void)n;
+    return st->source.data ? &st->source : NULL;
+}
+
+static status pack(op_node *n, op_pack *p, error *err) {
+    blocked_transpose *st = pack_state(p);
     conv whole;
     const bool once = at_once(st, &whole);
-    const size_t n = once ? 1 : st->stride_h * st->stride_w,
-                 all = st->c.in_channels * st->c.out_channels * st->kernel_h * st->kernel_w;
-    float *taps = mem_calloc(all, sizeof *taps);
-    st->phases = mem_calloc(n, sizeof *st->phases);
-    st->n_phases = n;
-    status made = taps && st->phases ? CHURON_OK : error_no_memory(err, "transposed convolution", 0);
-    for (size_t i = 0; i < n && made == CHURON_OK; i++) {
+    float *taps = mem_calloc(st->source.count, sizeof *taps);
+    bool made = taps != NULL;
+    for (size_t i = 0; i < st->n_phases && made; i++) {
         residue r[2] = {{0}};
         conv *c = &st->phases[i].c;
         if (once) {
-            *c = whole;
-            pick_all(st, weights, taps);
+            pick_all(st, st->source.data, taps);
         } else {
             (void)set_phase(st, i / st->stride_w, i % st->stride_w, c, r);
-            pick_taps(st, r, weights, taps);
+            pick_taps(st, r, st->source.data, taps);
         }
         st->phases[i].weights = mem_aligned(64, conv_packed_floats(c) * sizeof(float));
-        if (!st->phases[i].weights) {
-            made = error_no_memory(err, "transposed convolution", 0);
-        } else {
-            conv_pack(c, taps, st->phases[i].weights);
-        }
+        made = st->phases[i].weights != NULL;
+        if (made) conv_pack(c, taps, st->phases[i].weights);
     }
     mem_free(taps);
-    return made;
+    if (!made) return op_error(n, err, CHURON_NO_MEMORY, "no memory for its weights");
+    st->source = (tensor){0};
+    return CHURON_OK;
 }
+
+const op_packing blocked_transpose_packing = {.source = source, .pack = pack};
 
 /* ---- the operator ----------------------------------------------------------------------------------- */
 

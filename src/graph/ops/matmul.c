@@ -231,20 +231,28 @@ static void matmul_release(void *state) {
     mem_free(st);
 }
 
-static status matmul_keep(op_node *n, matmul_state local, error *err) {
+static const tensor *matmul_source(const op_node *n, const void *state) {
+    const matmul_state *st = state;
     const tensor *b = op_constant(n, 1);
-    if (b && b->type == ELEM_F32 && b->rank == 2) {
-        matmul_operand o = matmul_operand_of(b->dims, 2, false, local.trans_b, false);
-        TRY(gemm_pack_create(&local.packed, b->data, (size_t)o.rows, (size_t)o.cols, (size_t)o.row_stride,
-                             (size_t)o.col_stride, err));
-    }
+    return st && !st->packed.memory && b && b->type == ELEM_F32 && b->rank == 2 ? b : NULL;
+}
+
+static status matmul_pack(op_node *n, op_pack *p, error *err) {
+    matmul_state *st = pack_state(p);
+    const tensor *b = op_constant(n, 1);
+    const matmul_operand o = matmul_operand_of(b->dims, 2, false, st->trans_b, false);
+    return gemm_pack_create(&st->packed, b->data, (size_t)o.rows, (size_t)o.cols, (size_t)o.row_stride,
+                            (size_t)o.col_stride, err);
+}
+
+static const op_packing matmul_packing = {.source = matmul_source, .pack = matmul_pack};
+
+static status matmul_keep(op_node *n, matmul_state local, error *err) {
     matmul_state *st = mem_alloc(sizeof *st);
-    if (!st) {
-        gemm_pack_free(&local.packed);
-        return error_no_memory(err, "state of a product", sizeof *st);
-    }
+    if (!st) return error_no_memory(err, "state of a product", sizeof *st);
     *st = local;
     op_set_state(n, st);
+    op_set_packing(n, &matmul_packing);
     return CHURON_OK;
 }
 

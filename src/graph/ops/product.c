@@ -16,6 +16,68 @@ void product_free(void *state) {
     mem_free(st);
 }
 
+/* ---- weights ---------------------------------------------------------------------------------------- */
+
+static const tensor *source(const op_node *n, const void *state) {
+    const product *st = state;
+    (void)n;
+    return st->source.data ? &st->source : NULL;
+}
+
+enum { PIECE_BYTES = 4 << 20 }; /* of weights that are packed before their memory goes */
+
+typedef struct pack_job {
+    const float *from;
+    float *to;
+    size_t k, n;
+    size_t k0, p0; /* first row, of all panels; or first panel, of all rows */
+} pack_job;
+
+static void pack_across(void *ctx, size_t from, size_t to) {
+    const pack_job *j = ctx;
+    gemm_pack(j->from, 1, j->k, j->k, j->n, j->p0 + from, j->p0 + to, j->to);
+}
+
+/* Rows are read along. */
+static void pack_rows(void *ctx, size_t from, size_t to) {
+    const pack_job *j = ctx;
+    const size_t whole = j->n / GEMM_PANEL, rest = j->n % GEMM_PANEL;
+    for (size_t i = j->k0 + from; i < j->k0 + to; i++) {
+        const float *row = j->from + i * j->n;
+        float *at = j->to + i * GEMM_PANEL;
+        for (size_t p = 0; p < whole; p++, row += GEMM_PANEL, at += j->k * GEMM_PANEL)
+            memcpy(at, row, GEMM_PANEL * sizeof *at);
+        if (rest) {
+            memcpy(at, row, rest * sizeof *at);
+            memset(at + rest, 0, (GEMM_PANEL - rest) * sizeof *at);
+        }
+    }
+}
+
+static status pack(op_node *n, op_pack *p, error *err) {
+    product *st = pack_state(p);
+    const size_t floats = gemm_packed_floats(st->k, st->n);
+    st->b = mem_aligned(64, floats * sizeof(float));
+    if (!st->b) return op_error(n, err, CHURON_NO_MEMORY, "no memory for %zu bytes of weights", 4 * floats);
+    pack_job j = {.from = st->source.data, .to = st->b, .k = st->k, .n = st->n};
+    const size_t each = st->across ? st->k * GEMM_PANEL : st->n,
+                 all = st->across ? gemm_panels(st->n) : st->k;
+    const size_t step = each * sizeof(float) < PIECE_BYTES ? PIECE_BYTES / (each * sizeof(float)) : 1;
+    for (size_t i = 0; i < all; i += step) {
+        const size_t m = all - i < step ? all - i : step;
+        j.p0 = j.k0 = i;
+        pack_parallel(p, m, m * each * sizeof(float), st->across ? pack_across : pack_rows, &j);
+        const size_t begin = i * each, end = (i + m) * each < st->k * st->n ? (i + m) * each : st->k * st->n;
+        pack_done(p, j.from + begin, (end - begin) * sizeof(float));
+    }
+    st->source = (tensor){0};
+    return CHURON_OK;
+}
+
+const op_packing product_packing = {.source = source, .pack = pack};
+
+/* ---- the operator ----------------------------------------------------------------------------------- */
+
 status product_infer(op_shapes *s, error *err) {
     const product *st = shapes_state(s);
     size_t rank;

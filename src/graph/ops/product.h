@@ -14,6 +14,8 @@
 typedef struct product {
     size_t k, n;
     bool transposed;
+    tensor source; /* B as the model has it, [k, n] or, if `across`, [n, k]; gone when it is packed */
+    bool across;
     float *b; /* packed; or, of QuantizedProduct: */
     int_packed q8;
     int32_t *b_zero; /* moved to int8, [n rounded up to 16], or NULL: all 0 */
@@ -25,6 +27,8 @@ typedef struct product {
     float p, q;
 } product;
 extern const op_def op_product, op_product_int;
+
+extern const op_packing product_packing;
 
 void product_free(void *state);
 MUST_USE status product_infer(op_shapes *s, error *err); /* of both */

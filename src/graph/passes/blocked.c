@@ -160,13 +160,12 @@ static bool read_conv(const op_node *n, blocked_conv *st) {
     return true;
 }
 
-static status pack_conv(const op_node *n, blocked_conv *st, error *err) {
+/* Weights are packed when the graph is final. */
+static status take_weights(const op_node *n, blocked_conv *st, error *err) {
     const tensor *w = node_f32_constant(n, 1), *bias = node_f32_constant(n, 2);
-    const size_t floats = conv_packed_floats(&st->c);
-    st->weights = mem_aligned(64, floats * sizeof(float));
+    st->source = tensor_borrow(w->type, w->rank, w->dims, w->data);
     st->bias = bias ? mem_calloc(conv_bias_floats(&st->c), sizeof(float)) : NULL;
-    if (!st->weights || (bias && !st->bias)) return ir_no_memory(err);
-    conv_pack(&st->c, w->data, st->weights);
+    if (bias && !st->bias) return ir_no_memory(err);
     if (bias) conv_pack_bias(&st->c, bias->data, st->bias);
     return CHURON_OK;
 }
@@ -185,7 +184,7 @@ static status lower_conv(layout *l, op_node *n, error *err) {
     *st = read;
     if (layout_worth_winograd(l, n, &st->c)) st->c.kind = CONV_WINOGRAD;
     st->c.across = conv_across(&st->c);
-    status made = pack_conv(n, st, err);
+    status made = take_weights(n, st, err);
     ir_value *x = n->inputs[0], *y;
     if (made == CHURON_OK && st->c.kind != CONV_PLANAR) made = layout_need_twin(l, n, n->inputs[0], &x, err);
     if (made == CHURON_OK) made = result_of(l, n->outputs[0], st->c.single, &y, err);
@@ -252,8 +251,9 @@ static status lower_transpose(layout *l, op_node *n, error *err) {
     blocked_transpose *st = mem_alloc(sizeof *st);
     if (!st) return ir_no_memory(err);
     *st = read;
-    const tensor *bias = node_f32_constant(n, 2);
-    status made = blocked_transpose_pack(st, node_f32_constant(n, 1)->data, err);
+    const tensor *w = node_f32_constant(n, 1), *bias = node_f32_constant(n, 2);
+    st->source = tensor_borrow(w->type, w->rank, w->dims, w->data);
+    status made = blocked_transpose_cut(st, err);
     if (made == CHURON_OK && bias) {
         const conv *c = &st->phases[0].c;
         st->bias = mem_calloc(conv_bias_floats(c), sizeof(float));

@@ -72,6 +72,7 @@ static status new_weights(rewriter *w, op_node *conv, const affine *a, error *er
     for (size_t i = 0; i < weights->count; i++) {
         ((float *)scaled.data)[i] = (float)((double)((const float *)weights->data)[i] * a->scale[i / each]);
     }
+    if (w->program->model) onnx_let_go(w->program->model, weights->data, tensor_bytes(weights), false);
     TRY(rewrite_constant(w, conv->inputs[1]->name, scaled, &inputs[1], err));
     const int64_t channels = (int64_t)a->channels;
     TRY(tensor_alloc(&shifted, ELEM_F32, 1, &channels, err));

@@ -8,14 +8,17 @@
 #include <math.h>
 #include <string.h>
 
-static product *new_product(size_t k, size_t n) {
-    product *st = mem_calloc(1, sizeof *st);
+/* b is packed when the graph is final. */
+static product *new_product(const tensor *b, bool across) {
+    product *st = mem_alloc(sizeof *st);
     if (!st) return NULL;
-    *st = (product){.k = k, .n = n, .low = -INFINITY, .high = INFINITY};
-    st->b = mem_aligned(64, gemm_packed_floats(k, n) * sizeof(float));
-    if (st->b) return st;
-    mem_free(st);
-    return NULL;
+    *st = (product){.k = (size_t)b->dims[across ? 1 : 0],
+                    .n = (size_t)b->dims[across ? 0 : 1],
+                    .source = tensor_borrow(b->type, b->rank, b->dims, b->data),
+                    .across = across,
+                    .low = -INFINITY,
+                    .high = INFINITY};
+    return st;
 }
 
 /* ---- MatMul and Gemm -------------------------------------------------------------------------------- */
@@ -33,10 +36,8 @@ static bool is_matrix(const ir_value *v) {
 static status lower_matmul(rewriter *w, op_node *n, error *err) {
     const tensor *b = node_f32_constant(n, 1);
     if (!b || b->rank != 2 || b->count == 0 || !is_matrix(n->inputs[0])) return CHURON_OK;
-    const size_t k = (size_t)b->dims[0], cols = (size_t)b->dims[1];
-    product *st = new_product(k, cols);
+    product *st = new_product(b, false);
     if (!st) return ir_no_memory(err);
-    gemm_pack(b->data, cols, 1, k, cols, 0, gemm_panels(cols), st->b);
     return put(w, n, st, err);
 }
 
@@ -56,13 +57,12 @@ static status lower_gemm(rewriter *w, op_node *n, error *err) {
     if (!b || b->rank != 2 || b->count == 0 || !is_matrix(n->inputs[0]) || n->inputs[0]->rank != 2)
         return CHURON_OK;
     const bool transposed = node_int(n, "transB", 0) != 0;
-    const size_t k = (size_t)b->dims[transposed ? 1 : 0], cols = (size_t)b->dims[transposed ? 0 : 1];
+    const size_t cols = (size_t)b->dims[transposed ? 0 : 1];
     if (node_float(n, "alpha", 1.0f) != 1.0f || node_float(n, "beta", 1.0f) != 1.0f || n->version < 7 ||
         !read_bias(n, cols, &bias))
         return CHURON_OK;
-    product *st = new_product(k, cols);
+    product *st = new_product(b, transposed);
     if (!st) return ir_no_memory(err);
-    gemm_pack(b->data, transposed ? 1 : cols, transposed ? k : 1, k, cols, 0, gemm_panels(cols), st->b);
     st->transposed = node_int(n, "transA", 0) != 0;
     if (bias) {
         st->bias = mem_calloc(gemm_panels(cols) * GEMM_PANEL, sizeof(float));

@@ -146,7 +146,9 @@ status onednn_claim_matmul(rewriter *w, op_node *n, size_t threads, error *err) 
         state_free(st);
         return made;
     }
-    TRY(rewrite_insert(w, n, &op_onednn_matmul, n->name, n->inputs, 1, &out, 1, st, NULL, err));
+    op_node *put;
+    TRY(rewrite_insert(w, n, &op_onednn_matmul, n->name, n->inputs, 1, &out, 1, st, &put, err));
+    put->borrowed = n->inputs[1]; /* plans of other shapes read it */
     rewrite_remove(w, n);
     return CHURON_OK;
 }

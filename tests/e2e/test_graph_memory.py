@@ -1,0 +1,67 @@
+"""What a graph holds: weights once while it loads."""
+
+import json
+import pathlib
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+BASE = 24 << 20  # bytes of the program itself
+
+
+def weights(name, *shape):
+    return numpy_helper.from_array(np.full(shape, 0.01, np.float32), name)
+
+
+def save(path, shift):
+    """Matrices of 96 MiB as Gemm and MatMul have them, and convolutions with a normalization behind them of 18 MiB.
+    shift: bytes that everything lies later in the file, so that no element is aligned."""
+    wide = 3072
+    held = [weights("a", wide, wide), weights("b", wide, wide), weights("c", wide, 512), weights("k1", 512, 512, 3, 3),
+            weights("k2", 512, 512, 3, 3)] + [weights(n, 512) for n in ("gain", "bias", "mean", "var")]
+    nodes = [
+        helper.make_node("Conv", ["X", "k1"], ["x1"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["x1", "gain", "bias", "mean", "var"], ["x2"]),
+        helper.make_node("Conv", ["x2", "k2"], ["x3"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["x3"], ["x4"]),
+        helper.make_node("Flatten", ["x4"], ["x5"]),
+        helper.make_node("Gemm", ["x5", "c"], ["x6"], transB=1),
+        helper.make_node("Gemm", ["x6", "a"], ["x7"], transB=1),
+        helper.make_node("MatMul", ["x7", "b"], ["Y"]),
+    ]
+    x = helper.make_tensor_value_info("X", TensorProto.FLOAT, [1, 512, 8, 8])
+    y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, [1, wide])
+    graph = helper.make_graph(nodes, "g" * shift, [x], [y], held)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return sum(len(t.raw_data) for t in held)
+
+
+@pytest.fixture(scope="module", params=range(4))
+def model(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "m.onnx"
+    return path, save(path, 1 + request.param)
+
+
+def peak_of(*command):
+    """Standard output and the most memory that the command held, in bytes, as the kernel saw it while it ran."""
+    child = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE)
+    peak = 0
+    while child.poll() is None:
+        for line in pathlib.Path(f"/proc/{child.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                peak = max(peak, int(line.split()[1]) * 1024)
+        time.sleep(0.01)
+    assert child.returncode == 0
+    return child.stdout.read(), peak
+
+
+def test_weights_are_there_once(churon, model):
+    path, size = model
+    out, peak = peak_of(churon, "bench", path, "--reps", "40", "--threads", "1", "--json", "--quiet")
+    assert json.loads(out)["rows"]
+    assert size < peak < 1.25 * size + BASE
