@@ -185,6 +185,7 @@ static status pack_node(op_pack *w, op_node *n, error *err) {
     w->state = n->state;
     w->source = r;
     w->last = r && r->readers == 1;
+    TRY(ir_check_stop(n, err));
     TRY(packing_of(n)->pack(n, w, err));
     if (r && --r->readers == 0) let_go(w, r);
     return CHURON_OK;
