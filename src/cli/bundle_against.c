@@ -328,6 +328,9 @@ static status prepare(comparison *c, error *err) {
     TRY(bundle_open(&c->before, a->other, a->common.threads, NULL, a->timeout, err));
     c->records = (bundle_records){.p = a->p, .input = a->data};
     TRY(bundle_records_read(&c->records, err));
+    if (c->records.n == 0)
+        return error_set(err, CHURON_INVALID,
+                         "field --data: expected at least one record, got none in %.200s", a->data);
     c->n_outputs = pipeline_n_outputs(a->p);
     c->outputs = mem_calloc(c->n_outputs, sizeof *c->outputs);
     c->slices = mem_calloc(a->slices.n ? a->slices.n : 1, sizeof *c->slices);

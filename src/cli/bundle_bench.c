@@ -117,16 +117,20 @@ static int bench_bundle(bundle_bench *b, const char *model, const uint64_t *batc
     error err = {0};
     pipeline *p = NULL;
     pipeline_session *s = NULL;
+    bool usage = false;
     bench_row *rows = mem_calloc(n, sizeof *rows);
     status st = rows ? bundle_open(&p, model, b->common.threads, NULL, b->timeout, &err)
                      : error_no_memory(&err, "rows", n * sizeof *rows);
     if (st == CHURON_OK) st = pipeline_session_create(&s, p, &err);
     b->records.p = p;
+    usage = st == CHURON_OK;
     if (st == CHURON_OK) st = bundle_records_read(&b->records, &err);
     if (st == CHURON_OK && b->records.n == 0)
         st = error_set(&err, CHURON_INVALID, "records: expected at least one, got none");
     for (size_t i = 0; i < n && st == CHURON_OK; i++) st = measure(b, s, batches[i], &rows[i], &err);
-    const int code = st == CHURON_OK ? print_rows(b, p, rows, n) : cli_fail("bench", &err);
+    const int code = st == CHURON_OK ? print_rows(b, p, rows, n)
+                     : usage         ? cli_fail("bench", &err)
+                                     : cli_refuse("bench", &err);
     bundle_records_free(&b->records);
     pipeline_session_free(s);
     pipeline_close(p);

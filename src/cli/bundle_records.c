@@ -14,22 +14,26 @@ enum { RECORDS_MAX_BYTES = 1 << 30 };
 /* ---- records ---------------------------------------------------------------------------------------- */
 
 /* Takes the reference over. */
-static status add_record(bundle_records *r, json_t *record, error *err) {
+static status add_record(bundle_records *r, json_t *record, size_t line, error *err) {
     if (r->n == r->cap) {
         const size_t cap = r->cap ? r->cap * 2 : 64;
         json_t **more = mem_realloc(r->items, cap * sizeof *more);
-        if (!more) {
+        if (more) r->items = more;
+        size_t *lines = more ? mem_realloc(r->lines, cap * sizeof *lines) : NULL;
+        if (!lines) {
             json_decref(record);
             return error_no_memory(err, "records", cap * sizeof *more);
         }
-        r->items = more;
+        r->lines = lines;
         r->cap = cap;
     }
-    r->items[r->n++] = record;
+    r->items[r->n] = record;
+    r->lines[r->n++] = line;
     return CHURON_OK;
 }
 
-static status add_json(bundle_records *r, const char *text, size_t n, const char *what, bool lists,
+/* `line`: 0, or the line that is one record whatever it is. */
+static status add_json(bundle_records *r, const char *text, size_t n, const char *what, size_t line,
                        error *err) {
     json_error_t e;
     if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark */
@@ -38,10 +42,10 @@ static status add_json(bundle_records *r, const char *text, size_t n, const char
     }
     json_t *json = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     if (!json) return error_set(err, CHURON_INVALID, "%s: line %d: expected JSON: %s", what, e.line, e.text);
-    if (!lists || !json_is_array(json)) return add_record(r, json, err);
+    if (line || !json_is_array(json)) return add_record(r, json, line, err);
     status st = CHURON_OK;
     for (size_t i = 0; i < json_array_size(json) && st == CHURON_OK; i++)
-        st = add_record(r, json_incref(json_array_get(json, i)), err);
+        st = add_record(r, json_incref(json_array_get(json, i)), 0, err);
     json_decref(json);
     return st;
 }
@@ -54,7 +58,7 @@ static status add_lines(bundle_records *r, const str *text, error *err) {
         if (stop > at + strspn(at, " \t\r")) {
             char what[300];
             snprintf(what, sizeof what, "%.250s:%zu", r->input, line);
-            TRY(add_json(r, at, (size_t)(stop - at), what, false, err));
+            TRY(add_json(r, at, (size_t)(stop - at), what, line, err));
         }
         at = stop + 1;
     }
@@ -92,10 +96,10 @@ static status add_table(bundle_records *r, error *err) {
             if (*text) good = json_object_set_new(record, c.cells[k], typed_cell(type, text)) == 0;
         }
         if (good) {
-            st = add_record(r, record, err);
+            st = add_record(r, record, csv_line(&c, row), err);
         } else {
             json_decref(record);
-            st = error_set(err, CHURON_INVALID, "%s: record %zu: expected UTF-8 text", r->input, row + 1);
+            st = error_set(err, CHURON_INVALID, "%s:%zu: expected UTF-8 text", r->input, csv_line(&c, row));
         }
     }
     csv_free(&c);
@@ -127,7 +131,7 @@ static status add_file(bundle_records *r, error *err) {
     r->source.folder = "";
     json_t *record = json_pack("{s:{s:s}}", f->name, "file", r->input);
     if (!record) return error_set(err, CHURON_INVALID, "field -i: expected a path in UTF-8");
-    return add_record(r, record, err);
+    return add_record(r, record, 0, err);
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -145,14 +149,14 @@ static status read_input(bundle_records *r, error *err) {
     str text = {0};
     status st = file_read(&text, r->input, RECORDS_MAX_BYTES, err);
     if (st == CHURON_OK)
-        st = lines ? add_lines(r, &text, err) : add_json(r, str_cstr(&text), text.len, r->input, true, err);
+        st = lines ? add_lines(r, &text, err) : add_json(r, str_cstr(&text), text.len, r->input, 0, err);
     str_free(&text);
     return st;
 }
 
 status bundle_records_read(bundle_records *r, error *err) {
     r->source.folder = "";
-    if (r->record) return add_json(r, r->record, strlen(r->record), "field --record", true, err);
+    if (r->record) return add_json(r, r->record, strlen(r->record), "field --record", 0, err);
     if (r->input) return read_input(r, err);
     if (r->prompt) {
         const input_field *f = only_field(r, 1u << CELL_TEXT);
@@ -162,13 +166,23 @@ status bundle_records_read(bundle_records *r, error *err) {
                              "give --record JSON");
         json_t *record = json_pack("{s:s}", f->name, r->prompt);
         if (!record) return error_set(err, CHURON_INVALID, "field PROMPT: expected UTF-8");
-        return add_record(r, record, err);
+        return add_record(r, record, 0, err);
     }
-    return add_record(r, json_object(), err);
+    return add_record(r, json_object(), 0, err);
 }
 
 void bundle_records_free(bundle_records *r) {
     for (size_t i = 0; i < r->n; i++) json_decref(r->items[i]);
     mem_free(r->items);
+    mem_free(r->lines);
     str_free(&r->folder);
+}
+
+const char *bundle_records_place(const bundle_records *r, size_t i, char *buf, size_t room) {
+    if (r->lines[i]) {
+        snprintf(buf, room, "%.200s:%zu", r->input, r->lines[i]);
+    } else {
+        snprintf(buf, room, "record %zu", i + 1);
+    }
+    return buf;
 }

@@ -28,15 +28,17 @@ typedef struct bundle_run {
 
 /* ---- answers ---------------------------------------------------------------------------------------- */
 
-static void give_answer(bundle_run *r, size_t number, const pipeline_answer *a) {
+static void give_answer(bundle_run *r, size_t i, const pipeline_answer *a) {
+    char place[240];
     if (a->st == CHURON_OK) {
         pipeline_answer_write(&r->j, NULL, r->p, a);
     } else if (r->common.json) {
         json_out_object(&r->j, NULL);
         json_out_cstr(&r->j, "error", a->message);
+        if (r->records.lines[i]) json_out_uint(&r->j, "line", r->records.lines[i]);
         json_out_end_object(&r->j);
     } else {
-        cli_error("run: record %zu: %s", number, a->message);
+        cli_error("run: %s: %s", bundle_records_place(&r->records, i, place, sizeof place), a->message);
     }
     if (!r->common.json && a->st == CHURON_OK) {
         str_put(&r->outputs, '\n');
@@ -57,9 +59,12 @@ static status run_records(bundle_run *r, error *err) {
         TRY(pipeline_run_json(r->session, (const json_t *const *)&r->records.items[i], n, &r->records.source,
                               &o, answers, err));
         r->run_s += clock_seconds() - started;
-        if (r->records.n == 1 && answers[0].st != CHURON_OK)
-            return error_set(err, answers[0].st, "%s", answers[0].message);
-        for (size_t k = 0; k < n; k++) give_answer(r, i + k + 1, &answers[k]);
+        if (r->records.n == 1 && answers[0].st != CHURON_OK) {
+            (void)error_set(err, answers[0].st, "%s", answers[0].message);
+            if (r->records.lines[0]) error_prefix(err, "%.200s:%zu", r->records.input, r->records.lines[0]);
+            return answers[0].st;
+        }
+        for (size_t k = 0; k < n; k++) give_answer(r, i + k, &answers[k]);
     }
     return str_check(&r->outputs, err);
 }
@@ -110,6 +115,7 @@ static int run_bundle(bundle_run *r) {
         if (r->sequence) st = pipeline_sequence_create(&r->state, r->p, &err);
         r->records.p = r->p;
         if (st == CHURON_OK) st = bundle_records_read(&r->records, &err);
+        if (st == CHURON_OK && r->records.n == 0) cli_note(r->common.quiet, "note: run: 0 records");
         if (st == CHURON_OK && r->want_trace && r->records.n != 1)
             st = error_set(&err, CHURON_INVALID, "field --trace: expected one record, got %zu", r->records.n);
         r->j = json_out_begin(&r->outputs);

@@ -57,6 +57,10 @@ int cli_fail(const char *command, const error *err) {
     return err->code == CHURON_INVALID ? EXIT_USAGE : EXIT_NO;
 }
 
+void cli_name_file(error *err, const char *path) {
+    if (!strstr(err->message, path)) error_prefix(err, "%.200s", path);
+}
+
 bool cli_write(const char *bytes, size_t n) {
     if (reader_gone || write_failed) return false;
     while (n > 0) {

@@ -11,6 +11,7 @@ enum { CSV_MAX_BYTES = 1 << 30 };
 void csv_free(csv *c) {
     str_free(&c->file);
     mem_free(c->cells);
+    mem_free(c->lines);
 }
 
 static status add_cell(csv *c, char *cell, error *err) {
@@ -25,9 +26,9 @@ static status add_cell(csv *c, char *cell, error *err) {
     return CHURON_OK;
 }
 
-/* Reads one cell at *p, which ends at ',', a line end or the end; returns what ended it. *good is false where
- * a quote is not closed, or text follows one that is. */
-static char read_cell(char **p, char **cell, bool *good) {
+/* Reads one cell at *p, which ends at ',', a line end or the end; returns what ended it. *feeds: line feeds
+ * in it. *good is false where a quote is not closed, or text follows one that is. */
+static char read_cell(char **p, char **cell, size_t *feeds, bool *good) {
     char *to = *p, *from = *p;
     *cell = to;
     bool quoted = *from == '"', closed = false;
@@ -45,6 +46,7 @@ static char read_cell(char **p, char **cell, bool *good) {
             break;
         }
         if (closed) *good = false;
+        *feeds += *from == '\n';
         *to++ = *from++;
     }
     if (quoted) *good = false;
@@ -55,48 +57,66 @@ static char read_cell(char **p, char **cell, bool *good) {
     return end == '\r' ? '\n' : end;
 }
 
+static status add_line(csv *c, size_t line, error *err) {
+    if (c->n_rows == c->cap_lines) {
+        const size_t cap = c->cap_lines ? c->cap_lines * 2 : 64;
+        size_t *more = mem_realloc(c->lines, cap * sizeof *more);
+        if (!more) return error_no_memory(err, "table", cap * sizeof *more);
+        c->lines = more;
+        c->cap_lines = cap;
+    }
+    c->lines[c->n_rows++] = line;
+    return CHURON_OK;
+}
+
+/* The cells of a row at *p; *line, where it begins, becomes that of the next. */
+static status read_row(csv *c, const char *path, char **p, size_t *line, error *err) {
+    const size_t before = c->n_cells, begun = *line;
+    const bool quoted = **p == '"';
+    char end;
+    do {
+        char *cell;
+        bool good = true;
+        size_t feeds = 0;
+        end = read_cell(p, &cell, &feeds, &good);
+        *line += feeds;
+        if (!good)
+            return error_set(
+                err, CHURON_INVALID,
+                "%s: line %zu: expected a cell whose quotes are closed right before the comma, got '%.40s'",
+                path, begun, cell);
+        TRY(add_cell(c, cell, err));
+    } while (end == ',');
+    *line += 1;
+    const size_t n = c->n_cells - before;
+    if (n == 1 && c->cells[before][0] == '\0' && !quoted) { /* an empty line */
+        c->n_cells = before;
+        return CHURON_OK;
+    }
+    if (c->n_columns == 0) c->n_columns = n;
+    if (n != c->n_columns)
+        return error_set(err, CHURON_INVALID, "%s: line %zu: expected %zu cells, got %zu", path, begun,
+                         c->n_columns, n);
+    return add_line(c, begun, err);
+}
+
 status csv_read(csv *c, const char *path, error *err) {
     TRY(file_read(&c->file, path, CSV_MAX_BYTES, err));
     if (memchr(str_cstr(&c->file), 0, c->file.len)) {
         return error_set(err, CHURON_INVALID, "%s: expected text, got a zero byte", path);
     }
     char *p = c->file.data;
+    size_t line = 1;
     if (p && strncmp(p, "\xef\xbb\xbf", 3) == 0) p += 3;
-    for (size_t line = 0; p && *p; line++) {
-        size_t before = c->n_cells;
-        char end;
-        do {
-            char *cell;
-            bool good = true;
-            end = read_cell(&p, &cell, &good);
-            if (!good)
-                return error_set(err, CHURON_INVALID,
-                                 "%s: line %zu: expected a cell whose quotes are closed right before the "
-                                 "comma, got '%.40s'",
-                                 path, line + 1, cell);
-            TRY(add_cell(c, cell, err));
-        } while (end == ',');
-        size_t n = c->n_cells - before;
-        if (n == 1 && c->cells[before][0] == '\0') { /* an empty line */
-            c->n_cells = before;
-            continue;
-        }
-        if (c->n_columns == 0) {
-            c->n_columns = n;
-            for (size_t i = 1; i < n; i++) {
-                if (csv_column(c, c->cells[i]) < i)
-                    return error_set(err, CHURON_INVALID, "%s: expected each column once, got '%.80s' again",
-                                     path, c->cells[i]);
-            }
-        }
-        if (n != c->n_columns) {
-            return error_set(err, CHURON_INVALID, "%s: line %zu: expected %zu cells, got %zu", path, line + 1,
-                             c->n_columns, n);
-        }
-    }
+    while (p && *p) TRY(read_row(c, path, &p, &line, err));
     if (c->n_columns == 0)
         return error_set(err, CHURON_INVALID, "%s: expected a header line, got nothing", path);
-    c->n_rows = c->n_cells / c->n_columns - 1;
+    for (size_t i = 1; i < c->n_columns; i++) {
+        if (csv_column(c, c->cells[i]) < i)
+            return error_set(err, CHURON_INVALID, "%s: expected each column once, got '%.80s' again", path,
+                             c->cells[i]);
+    }
+    c->n_rows--; /* without the header */
     return CHURON_OK;
 }
 

@@ -259,7 +259,11 @@ static status bench_row(graph_bench *b, const char *path, size_t threads, error 
     b->outputs = mem_calloc(graph_n_outputs(b->g) + 1, sizeof(value));
     if (!b->inputs || !b->outputs) return error_no_memory(err, "values", 0);
     TRY(graph_inputs_make(b->g, &from, b->inputs, err));
-    TRY(measure(b, err));
+    const status st = measure(b, err);
+    if (st != CHURON_OK) {
+        if (st == CHURON_INVALID) graph_inputs_hint(b->g, &from, err);
+        return st;
+    }
     put_row(b, threads);
     return str_check(&b->text, err);
 }
@@ -270,11 +274,13 @@ static int bench_graph(graph_bench *b) {
     str path = {0};
     size_t threads = b->common.threads ? (size_t)b->common.threads : pool_physical_cores();
     int code = EXIT_NO;
+    bool usage = true;
     status st;
     b->json = json_out_begin(&b->text);
     TRY_GOTO(provider_choice_read(&b->providers, &err));
     TRY_GOTO(store_resolve(b->model, &path, &err));
     TRY_GOTO(measure_peak(b, threads, &err));
+    usage = false;
     if (b->common.json) {
         json_out_object(&b->json, NULL);
         json_out_array(&b->json, "rows");
@@ -282,6 +288,7 @@ static int bench_graph(graph_bench *b) {
     for (size_t i = 0; i < b->providers.n || i == 0; i++) {
         b->provider = b->providers.n ? b->providers.names[i] : NULL;
         st = bench_row(b, str_cstr(&path), threads, &err);
+        usage = b->session != NULL; /* of a model that could be loaded */
         end_row(b);
         if (st != CHURON_OK) goto cleanup;
     }
@@ -294,7 +301,7 @@ static int bench_graph(graph_bench *b) {
         code = cli_finish(EXIT_YES);
     }
 cleanup:
-    if (st != CHURON_OK) code = cli_fail("bench", &err);
+    if (st != CHURON_OK) code = usage ? cli_fail("bench", &err) : cli_refuse("bench", &err);
     str_free(&b->text);
     str_free(&path);
     return code;

@@ -2,7 +2,9 @@
 #include "cli/graph_inputs.h"
 
 #include "cli/record.h"
+#include "graph/passes/passes.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,24 +28,26 @@ status graph_inputs_read(const graph *g, const arg_list *files, value *inputs, e
                              text);
         }
         graph_port p = graph_input(g, k);
-        value_free(&inputs[k]);
+        if (inputs[k].kind != VALUE_NONE)
+            return error_set(err, CHURON_INVALID,
+                             "field --input: expected each input once, got '%.80s' again", p.name);
         TRY(record_npy(equals + 1, p.name, p.type, &inputs[k], err));
     }
     return CHURON_OK;
 }
 
-/* "1x3x224x224" */
+/* "1x3x224x224"; nothing: a scalar. */
 static status read_shape(const char *text, const char *whole, int64_t *dims, size_t *rank, error *err) {
     *rank = 0;
-    for (const char *p = text; *p;) {
-        char *end;
-        long long d = strtoll(p, &end, 10);
-        if (end == p || d < 0 || *rank == TENSOR_MAX_RANK || (*end && *end != 'x')) {
-            return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224, got '%.80s'",
-                             whole);
+    for (const char *p = text; *p || p > text;) {
+        const size_t digits = strspn(p, "0123456789");
+        if (digits == 0 || digits > 18 || *rank == TENSOR_MAX_RANK || (p[digits] && p[digits] != 'x')) {
+            return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224%s, got '%.80s'",
+                             digits > 18 ? " with dimensions of at most 18 digits" : "", whole);
         }
-        dims[(*rank)++] = d;
-        p = *end ? end + 1 : end;
+        dims[(*rank)++] = strtoll(p, NULL, 10);
+        if (!p[digits]) break;
+        p += digits + 1;
     }
     return CHURON_OK;
 }
@@ -54,6 +58,9 @@ static status given_shape(const arg_list *shapes, const char *name, int64_t *dim
     for (size_t i = 0; shapes && i < shapes->n; i++) {
         const char *text = shapes->items[i], *equals = strrchr(text, '=');
         if (!equals || !is_name(text, (size_t)(equals - text), name)) continue;
+        if (*given)
+            return error_set(err, CHURON_INVALID,
+                             "field --shape: expected each input once, got '%.80s' again", name);
         TRY(read_shape(equals + 1, text, dims, rank, err));
         *given = true;
     }
@@ -106,6 +113,63 @@ static status make_up(const graph_port *p, const graph_inputs_options *o, uint64
     TRY(tensor_alloc(&t, p->type->type, rank, dims, err));
     fill(&t, random);
     *out = value_of_tensor(t);
+    return CHURON_OK;
+}
+
+static bool made_up(const graph_port *p, const graph_inputs_options *o) {
+    for (size_t i = 0; o->files && i < o->files->n; i++) {
+        const char *text = o->files->items[i], *equals = strchr(text, '=');
+        if (equals && is_name(text, (size_t)(equals - text), p->name)) return false;
+    }
+    for (size_t i = 0; o->shapes && i < o->shapes->n; i++) {
+        const char *text = o->shapes->items[i], *equals = strrchr(text, '=');
+        if (equals && is_name(text, (size_t)(equals - text), p->name)) return false;
+    }
+    for (size_t k = 0; p->type->kind == ONNX_TENSOR && k < p->type->rank; k++) {
+        if (p->type->dims[k].value < 0 && !(k == 0 && o->batch)) return true;
+    }
+    return false;
+}
+
+void graph_inputs_hint(const graph *g, const graph_inputs_options *o, error *err) {
+    str hint = {0};
+    for (size_t i = 0; i < graph_n_inputs(g); i++) {
+        const graph_port p = graph_input(g, i);
+        if (!made_up(&p, o)) continue;
+        str_fmt(&hint, "%s--shape %.60s=", hint.len ? " " : "", p.name);
+        for (size_t k = 0; k < p.type->rank; k++) {
+            const onnx_dim *d = &p.type->dims[k];
+            if (d->value >= 0) {
+                str_fmt(&hint, "%s%" PRId64, k ? "x" : "", d->value);
+            } else {
+                str_fmt(&hint, "%s%s", k ? "x" : "", k == 0 ? "1" : "N");
+            }
+        }
+    }
+    if (hint.len) {
+        const error was = *err;
+        (void)error_set(err, was.code, "%.300s. Open dimensions were made 1: say them with %s", was.message,
+                        str_cstr(&hint));
+    }
+    str_free(&hint);
+}
+
+status graph_passes_check(const arg_list *given, error *err) {
+    enum { MOST = 64 };
+    const char *known[MOST] = {"all"};
+    size_t n, n_known = 1;
+    const pass *list = pass_list(&n);
+    for (size_t i = 0; i < n && n_known < MOST; i++) known[n_known++] = list[i].name;
+    for (size_t i = 0; i < given->n; i++) {
+        size_t k = 0;
+        while (k < n_known && strcmp(known[k], given->items[i]) != 0) k++;
+        if (k < n_known) continue;
+        const int near = args_nearest(given->items[i], known, n_known);
+        return error_set(
+            err, CHURON_INVALID, "field --no-pass: expected a pass or 'all', got '%.80s'. %s%s%s",
+            given->items[i], near < 0 ? "" : "Did you mean '",
+            near < 0 ? "See 'churon inspect MODEL.onnx --passes'" : known[near], near < 0 ? "." : "'?");
+    }
     return CHURON_OK;
 }
 

@@ -307,8 +307,11 @@ static int inspect_graph(const char *model, const arg_common *common, provider_c
     str path = {0};
     graph_options o = {.threads = 1, .describe_only = true};
     int code = EXIT_NO;
+    bool usage;
     status st;
+    usage = true;
     TRY_GOTO(provider_choice_read(providers, &err));
+    usage = false;
     o.providers = providers->names;
     o.n_providers = providers->n;
     TRY_GOTO(store_resolve(model, &path, &err));
@@ -322,7 +325,7 @@ static int inspect_graph(const char *model, const arg_common *common, provider_c
     if (in.n_ops) qsort(in.ops, in.n_ops, sizeof *in.ops, by_count);
     code = common->json ? print_json(&in) : print_text(&in);
 cleanup:
-    if (st != CHURON_OK) code = cli_refuse("inspect", &err);
+    if (st != CHURON_OK) code = usage ? cli_fail("inspect", &err) : cli_refuse("inspect", &err);
     graph_close(in.g);
     onnx_close(in.m);
     names_free(&in.index);

@@ -24,6 +24,8 @@ typedef struct graph_run_request {
     const char *model, *record, *input, *output_dir;
     arg_list files; /* NAME=FILE.npy */
     arg_list no_pass;
+    uint64_t seed;
+    bool has_seed;
     provider_choice providers;
     graph *g;
     graph_session *session;
@@ -31,6 +33,7 @@ typedef struct graph_run_request {
     json_out out;
     str text;
     size_t n_records;
+    bool several; /* records are given: files are named by number */
     double load_s, run_s, timeout;
 } graph_run_request;
 
@@ -40,12 +43,28 @@ static void clear_values(value *v, size_t n) {
     for (size_t i = 0; v && i < n; i++) value_free(&v[i]);
 }
 
-static status write_npy(const graph_run_request *r, const char *name, const tensor *t, str *path,
-                        error *err) {
+static char of_file_name(char c) {
+    return (unsigned char)c < 0x20 || strchr("/\\:*?\"<>|", c) ? '_' : c;
+}
+
+/* Does an output before it get the same name of a file? */
+static bool name_is_taken(const graph *g, size_t output) {
+    const char *name = graph_output(g, output).name;
+    for (size_t k = 0; k < output; k++) {
+        const char *other = graph_output(g, k).name;
+        size_t i = 0;
+        while (name[i] && other[i] && of_file_name(name[i]) == of_file_name(other[i])) i++;
+        if (!name[i] && !other[i]) return true;
+    }
+    return false;
+}
+
+static status write_npy(const graph_run_request *r, size_t output, const tensor *t, str *path, error *err) {
     str_clear(path);
     str_fmt(path, "%s/", r->output_dir);
-    if (r->n_records > 1) str_fmt(path, "%zu_", r->n_records - 1);
-    for (const char *p = name; *p; p++) str_put(path, strchr("/\\:*?\"<>|", *p) ? '_' : *p);
+    if (r->several) str_fmt(path, "%zu_", r->n_records - 1);
+    for (const char *p = graph_output(r->g, output).name; *p; p++) str_put(path, of_file_name(*p));
+    if (name_is_taken(r->g, output)) str_fmt(path, "_%zu", output);
     str_cat(path, ".npy");
     str bytes = {0};
     status st = str_check(path, err);
@@ -87,7 +106,7 @@ static status give_output(graph_run_request *r, size_t i, error *err) {
     str path = {0};
     status st = CHURON_OK;
     bool to_file = r->output_dir && v->kind == VALUE_TENSOR;
-    if (to_file) st = write_npy(r, name, &v->t, &path, err);
+    if (to_file) st = write_npy(r, i, &v->t, &path, err);
     if (st == CHURON_OK && r->common.json) {
         if (to_file) {
             json_out_object(&r->out, name);
@@ -133,38 +152,62 @@ static status run_json_record(graph_run_request *r, const json_t *record, const 
 
 static status parse_json(const char *text, size_t n, const char *what, json_t **out, error *err) {
     json_error_t e;
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+    if (n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark */
+        text += 3;
+        n -= 3;
+    }
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);
     if (*out) return CHURON_OK;
-    return error_set(err, CHURON_INVALID, "%s: line %d: expected JSON: %s", what, e.line, e.text);
+    const bool integer = json_error_code(&e) == json_error_numeric_overflow && strstr(e.text, "integer");
+    return error_set(err, CHURON_INVALID, "%s: line %d: expected JSON: %s%s", what, e.line, e.text,
+                     integer ? ": integers over 9223372036854775807 can come from a .npy file" : "");
 }
 
-static status run_json_text(graph_run_request *r, const char *text, size_t n, const char *what,
+/* `lists`: a list is one of records; else it is a line, and must be a record. */
+static status run_json_text(graph_run_request *r, const char *text, size_t n, const char *what, bool lists,
                             const char *folder, error *err) {
     json_t *json;
     TRY(parse_json(text, n, what, &json, err));
     status st = CHURON_OK;
-    if (json_is_array(json)) {
+    if (json_is_array(json) && lists) {
+        r->several = json_array_size(json) > 1;
         for (size_t i = 0; i < json_array_size(json) && st == CHURON_OK; i++) {
             st = run_json_record(r, json_array_get(json, i), folder, err);
-            if (st != CHURON_OK) error_prefix(err, "%s: record %zu", what, i);
+            if (st != CHURON_OK) error_prefix(err, "%s: record %zu", what, i + 1);
         }
     } else {
         st = run_json_record(r, json, folder, err);
+        if (st != CHURON_OK && !lists) error_prefix(err, "%s", what);
     }
     json_decref(json);
     return st;
 }
 
+static const char *line_end(const char *at, const char *end) {
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    return stop ? stop : end;
+}
+
+static bool is_blank(const char *at, const char *stop) {
+    while (at < stop && strchr(" \t\r", *at)) at++;
+    return at == stop;
+}
+
 static status run_lines(graph_run_request *r, const str *text, const char *path, const char *folder,
                         error *err) {
     const char *at = str_cstr(text), *end = at + text->len;
+    size_t records = 0;
+    for (const char *p = at, *stop; p < end; p = stop + 1) {
+        stop = line_end(p, end);
+        records += !is_blank(p, stop);
+    }
+    r->several = records > 1;
     for (size_t line = 1; at < end; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (!stop) stop = end;
-        if (stop > at + strspn(at, " \t\r")) {
+        const char *stop = line_end(at, end);
+        if (!is_blank(at, stop)) {
             str what = {0};
             str_fmt(&what, "%s:%zu", path, line);
-            status st = run_json_text(r, at, (size_t)(stop - at), str_cstr(&what), folder, err);
+            status st = run_json_text(r, at, (size_t)(stop - at), str_cstr(&what), false, folder, err);
             str_free(&what);
             TRY(st);
         }
@@ -202,7 +245,9 @@ static status run_file(graph_run_request *r, error *err) {
     if (ends_with(r->input, ".npy")) return run_npy(r, err);
     if (ends_with(r->input, ".csv")) {
         TRY(graph_inputs_read(r->g, &r->files, r->inputs, err));
-        TRY(record_csv(r->input, r->g, r->inputs, err));
+        size_t rows;
+        TRY(record_csv(r->input, r->g, r->inputs, &rows, err));
+        if (rows == 0) cli_note(r->common.quiet, "note: run: %s: 0 records", r->input);
         return run_record(r, err);
     }
     bool lines = ends_with(r->input, ".jsonl");
@@ -212,12 +257,12 @@ static status run_file(graph_run_request *r, error *err) {
     }
     str text = {0}, folder = {0};
     const char *slash = strrchr(r->input, '/');
-    if (slash) str_add(&folder, r->input, (size_t)(slash - r->input));
+    if (slash) str_add(&folder, r->input, slash == r->input ? 1 : (size_t)(slash - r->input));
     status st = file_read(&text, r->input, RECORD_MAX_BYTES, err);
     if (st == CHURON_OK) {
         st = lines ? run_lines(r, &text, r->input, slash ? str_cstr(&folder) : NULL, err)
-                   : run_json_text(r, str_cstr(&text), text.len, r->input, slash ? str_cstr(&folder) : NULL,
-                                   err);
+                   : run_json_text(r, str_cstr(&text), text.len, r->input, true,
+                                   slash ? str_cstr(&folder) : NULL, err);
     }
     str_free(&text);
     str_free(&folder);
@@ -225,7 +270,7 @@ static status run_file(graph_run_request *r, error *err) {
 }
 
 static status run_all(graph_run_request *r, error *err) {
-    if (r->record) return run_json_text(r, r->record, strlen(r->record), "field --record", NULL, err);
+    if (r->record) return run_json_text(r, r->record, strlen(r->record), "field --record", true, NULL, err);
     if (r->input) return run_file(r, err);
     TRY(graph_inputs_read(r->g, &r->files, r->inputs, err));
     return run_record(r, err);
@@ -271,6 +316,11 @@ static int print_answer(graph_run_request *r, const char *path) {
     json_out_cstr(&j, "provider", str_cstr(&providers));
     str_free(&providers);
     json_out_uint(&j, "threads", r->common.threads ? r->common.threads : pool_physical_cores());
+    if (r->has_seed) {
+        json_out_uint(&j, "seed", r->seed);
+    } else {
+        json_out_null(&j, "seed");
+    }
     json_out_end_object(&j);
     json_out_end_object(&j);
     int code = cli_print_json(&all);
@@ -282,12 +332,18 @@ static int run_graph(graph_run_request *r) {
     error err;
     str path = {0};
     double started = clock_seconds();
-    graph_options o = {
-        .threads = (size_t)r->common.threads, .no_pass = r->no_pass.items, .n_no_pass = r->no_pass.n};
+    graph_options o = {.threads = (size_t)r->common.threads,
+                       .no_pass = r->no_pass.items,
+                       .n_no_pass = r->no_pass.n,
+                       .seeded = r->has_seed,
+                       .seed = r->seed};
     status st;
     int code = EXIT_NO;
-    bool usage = false;
+    bool usage;
+    usage = true;
+    TRY_GOTO(graph_passes_check(&r->no_pass, &err));
     TRY_GOTO(provider_choice_read(&r->providers, &err));
+    usage = false;
     o.providers = r->providers.names;
     o.n_providers = r->providers.n;
     TRY_GOTO(store_resolve(r->model, &path, &err));
@@ -305,6 +361,7 @@ static int run_graph(graph_run_request *r) {
     r->out = json_out_begin(&r->text);
     usage = true;
     TRY_GOTO(run_all(r, &err));
+    if (r->n_records == 0) cli_note(r->common.quiet, "note: run: 0 records");
     TRY_GOTO(str_check(&r->text, &err));
     code = print_answer(r, str_cstr(&path));
 cleanup:
@@ -351,6 +408,13 @@ int graph_cmd_run(int argc, char **argv) {
          .target = &r.no_pass,
          .value = "NAME",
          .help = "leaves out a pass ('churon inspect MODEL --passes' lists them), or 'all'"},
+        {.name = "seed",
+         .kind = ARG_UINT,
+         .target = &r.seed,
+         .value = "N",
+         .help = "random operators that have no seed of their own draw from this one (default: other numbers "
+                 "each time)",
+         .given = &r.has_seed},
         PROVIDER_OPTION(&r.providers),
         TIMEOUT_OPTION(&r.timeout),
     };

@@ -115,7 +115,12 @@ static status check_served(const serve_request *r, error *err) {
 }
 
 static status open_models(serve_request *r, error *err) {
-    for (size_t i = 0; i < r->n_given; i++) TRY(add_model(r, r->given[i], err));
+    for (size_t i = 0; i < r->n_given; i++) {
+        const status st = add_model(r, r->given[i], err);
+        if (st == CHURON_OK) continue;
+        cli_name_file(err, r->given[i]);
+        return st;
+    }
     return check_served(r, err);
 }
 
@@ -193,11 +198,15 @@ static int run_server(serve_request *r, double start) {
     error err = {0};
     key_list keys = {0};
     json_in_setup(); /* before anything reads JSON */
-    status st = check_folder(r, &err);
-    if (st == CHURON_OK && r->keys) st = keys_read(&keys, r->keys, &err);
     bool *callers = NULL;
-    if (st == CHURON_OK && r->signatures) st = sign_keys_load(&r->trusted, r->signatures, &err);
+    status st = check_folder(r, &err);
     if (st == CHURON_OK) st = provider_choice_read(&r->providers, &err);
+    if (st != CHURON_OK) { /* a value on the command line */
+        provider_choice_free(&r->providers);
+        return cli_fail("serve", &err);
+    }
+    if (r->keys) st = keys_read(&keys, r->keys, &err);
+    if (st == CHURON_OK && r->signatures) st = sign_keys_load(&r->trusted, r->signatures, &err);
     if (st == CHURON_OK) st = open_models(r, &err);
     if (st == CHURON_OK) st = serve_rights(&r->models, &keys, &callers, &err);
     if (st == CHURON_OK) st = serve(r, &keys, callers, start, &err);

@@ -2,34 +2,17 @@
  * with passes, or this model and another. */
 #include "cli/graph_inputs.h"
 #include "cli/graph_providers.h"
+#include "cli/graph_trace.h"
 #include "cli/timeout.h"
 
 #include "base/mem.h"
-#include "graph/compare.h"
-#include "graph/names.h"
 #include "graph/passes/passes.h"
 #include "registry/store.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MOST_KEPT = 1 << 30 }; /* bytes of values of one run */
-
-typedef struct kept_value {
-    const char *node, *op, *name; /* of its graph, which stays */
-    tensor t;
-} kept_value;
-
-/* What the nodes of one run gave, each value once. */
-typedef struct trace {
-    graph *g;
-    value *outputs;
-    kept_value *values;
-    size_t n, cap;
-    names index;
-    uint64_t bytes;
-    bool keeps, failed;
-} trace;
+enum { NOISY = 6 }; /* runs with noise, when there is a difference to explain */
 
 typedef struct graph_verify {
     arg_common common;
@@ -42,68 +25,74 @@ typedef struct graph_verify {
     uint64_t batch;
     value *inputs;
     size_t n_inputs;
-    trace a, b; /* the plain way, the other way */
+    const char *path;
+    node_trace a, b;         /* the plain way, the other way */
+    node_trace noisy[NOISY]; /* [n_noisy]: the plain way, disturbed */
+    size_t n_noisy;
+    names unlike; /* values of nodes that differ before anything is explained */
     json_out json;
     str text;
-    bool same;
+    graph_inputs_options from;
+    bool same, usage; /* usage: a fault would be one of the command line */
 } graph_verify;
 
-/* ---- traces ----------------------------------------------------------------------------------------- */
+enum { MOST_PASSES = 64 };
 
-static void trace_free(trace *t) {
-    for (size_t i = 0; t->outputs && i < graph_n_outputs(t->g); i++) value_free(&t->outputs[i]);
-    for (size_t i = 0; i < t->n; i++) tensor_free(&t->values[i].t);
-    mem_free(t->outputs);
-    mem_free(t->values);
-    names_free(&t->index);
-    graph_close(t->g);
-    *t = (trace){0};
-}
-
-static void keep(trace *t, const graph_event *e, size_t i) {
-    const value *v = e->outputs[i];
-    const char *name = e->output_names[i];
-    if (!v || !name || v->kind != VALUE_TENSOR || names_get(&t->index, name, strlen(name))) return;
-    if (t->bytes + tensor_bytes(&v->t) > MOST_KEPT) return;
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? t->cap * 2 : 256;
-        kept_value *more = mem_realloc(t->values, cap * sizeof *more);
-        t->failed = t->failed || !more;
-        if (!more) return;
-        t->values = more;
-        t->cap = cap;
+/* All passes but those of which another bit may come out, and but `kept`. */
+static size_t leave_out(const char *kept, const char *list_of[MOST_PASSES]) {
+    size_t n, k = 0;
+    const pass *list = pass_list(&n);
+    for (size_t i = 0; i < n && k < MOST_PASSES; i++) {
+        if (!pass_moves_steps(&list[i]) && (!kept || strcmp(kept, list[i].name) != 0))
+            list_of[k++] = list[i].name;
     }
-    kept_value *k = &t->values[t->n];
-    *k = (kept_value){.node = e->name, .op = e->op, .name = name};
-    if (tensor_copy(&k->t, &v->t, NULL) != CHURON_OK) {
-        t->failed = true;
-        return;
+    return k;
+}
+
+/* ---- noise ------------------------------------------------------------------------------------------ */
+
+/* The plain way again, with noise, keeping the values of these nodes (NULL: none); once. */
+static status run_noisy(graph_verify *v, const names *only, error *err) {
+    const char *left_out[MOST_PASSES];
+    const size_t k = leave_out(NULL, left_out);
+    const graph_options o = {
+        .threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k, .seeded = true};
+    for (size_t i = v->n_noisy; i < NOISY; i++) {
+        v->noisy[i] =
+            (node_trace){.keeps = only != NULL, .only = only, .noise = i + 1, .timeout = v->timeout};
+        v->n_noisy++;
+        TRY(node_trace_run(&v->noisy[i], v->path, &o, v->inputs, err));
     }
-    t->n++;
-    t->bytes += tensor_bytes(&v->t);
-    if (!names_set(&t->index, name, strlen(name), (void *)(uintptr_t)t->n)) t->failed = true;
+    return CHURON_OK;
 }
 
-static void on_node(void *user, const graph_event *e) {
-    trace *t = user;
-    for (size_t i = 0; i < e->n_outputs; i++) keep(t, e, i);
+/* Takes a difference back that noise explains: then *why ends with how far noise moved the value. */
+static void explain(const graph_verify *v, const tensor *want, const tensor *got, const tensor *const *noisy,
+                    comparison *c, str *why) {
+    double moved;
+    if (!node_trace_explains(want, got, v->tolerance, noisy, v->n_noisy, &moved)) return;
+    c->same = true;
+    if (isinf(moved)) {
+        str_cat(why, "; not compared: roundings alone move it anywhere");
+    } else if (moved > 0) {
+        str_fmt(why, "; roundings alone move it by %.3g", moved);
+    } else {
+        str_cat(why, "; roundings alone change it");
+    }
 }
 
-/* Loads a model and runs it on the inputs. */
-static status trace_run(const graph_verify *v, trace *t, const char *path, const graph_options *o,
-                        error *err) {
-    graph_session *s = NULL;
-    graph_options load = *o;
-    load.deadline = timeout_deadline(v->timeout);
-    TRY(graph_open(&t->g, path, &load, err));
-    t->outputs = mem_calloc(graph_n_outputs(t->g) + 1, sizeof(value));
-    status st = t->outputs ? graph_session_create(&s, t->g, err) : error_no_memory(err, "values", 0);
-    const graph_run_options run = {
-        .deadline = timeout_deadline(v->timeout), .on_node = t->keeps ? on_node : NULL, .user = t};
-    if (st == CHURON_OK) st = graph_run(s, v->inputs, t->outputs, &run, err);
-    if (st == CHURON_OK && t->failed) st = error_no_memory(err, "values of nodes", 0);
-    graph_session_free(s);
-    return st;
+static void explain_output(graph_verify *v, size_t i, const value *got, comparison *c, str *why) {
+    const tensor *noisy[NOISY];
+    if (v->a.outputs[i].kind != VALUE_TENSOR || got->kind != VALUE_TENSOR) return;
+    for (size_t r = 0; r < v->n_noisy; r++)
+        noisy[r] = v->noisy[r].outputs[i].kind == VALUE_TENSOR ? &v->noisy[r].outputs[i].t : NULL;
+    explain(v, &v->a.outputs[i].t, &got->t, noisy, c, why);
+}
+
+static void explain_node(graph_verify *v, const kept_value *x, const tensor *want, comparison *c, str *why) {
+    const tensor *noisy[NOISY];
+    for (size_t r = 0; r < v->n_noisy; r++) noisy[r] = node_trace_find(&v->noisy[r], x->name);
+    explain(v, want, &x->t, noisy, c, why);
 }
 
 /* ---- comparing -------------------------------------------------------------------------------------- */
@@ -123,11 +112,14 @@ static void write_comparison(graph_verify *v, const char *name, comparison c, co
     }
 }
 
-/* Outputs by name; all of a must be in b. */
-static bool compare_outputs(graph_verify *v, const trace *a, const trace *b, const char *as, bool each) {
+/* Outputs of the plain way by name; all must be in b. `as`: the name of the pass that b is of, for one line
+ * about all of them. */
+static status compare_outputs(graph_verify *v, const node_trace *b, const char *as, error *err) {
+    const node_trace *a = &v->a;
     comparison all = {.same = true};
-    str first = {0};
-    for (size_t i = 0; i < graph_n_outputs(a->g); i++) {
+    str first = {0}, explained = {0};
+    status st = CHURON_OK;
+    for (size_t i = 0; i < graph_n_outputs(a->g) && st == CHURON_OK; i++) {
         const char *name = graph_output(a->g, i).name;
         size_t k = 0, n = graph_n_outputs(b->g);
         while (k < n && strcmp(graph_output(b->g, k).name, name) != 0) k++;
@@ -135,19 +127,24 @@ static bool compare_outputs(graph_verify *v, const trace *a, const trace *b, con
         comparison c = {.same = false};
         if (k < n) {
             c = compare_values(&a->outputs[i], &b->outputs[k], v->tolerance, name, &why);
+            if (!c.same) st = run_noisy(v, NULL, err);
+            if (!c.same && st == CHURON_OK) explain_output(v, i, &b->outputs[k], &c, &why);
         } else {
             str_fmt(&why, "%s: the other model has no such output", name);
         }
-        if (each) write_comparison(v, name, c, &why);
+        if (!as) write_comparison(v, name, c, &why);
         if (!c.same && !first.len) str_cat(&first, str_cstr(&why));
+        if (c.same && !explained.len) str_cat(&explained, str_cstr(&why));
         all.same = all.same && c.same;
         if (c.max_abs > all.max_abs) all.max_abs = c.max_abs;
         if (c.max_rel > all.max_rel) all.max_rel = c.max_rel;
         str_free(&why);
     }
-    if (!each) write_comparison(v, as, all, &first);
+    if (as) write_comparison(v, as, all, first.len ? &first : &explained);
     str_free(&first);
-    return all.same;
+    str_free(&explained);
+    v->same = v->same && all.same;
+    return st;
 }
 
 static bool same_shape(const tensor *a, const tensor *b) {
@@ -156,20 +153,42 @@ static bool same_shape(const tensor *a, const tensor *b) {
     return same;
 }
 
-/* The first value of b, in the order of its nodes, that a has too and that is not the same. What a pass keeps
- * in another form (images in blocks) has no like in a. */
+/* Value i of b and the plain way's of that name; NULL: it has none in this form (images in blocks). */
+static const tensor *plain_value(const graph_verify *v, size_t i) {
+    const tensor *t = node_trace_find(&v->a, v->b.values[i].name);
+    return t && same_shape(t, &v->b.values[i].t) ? t : NULL;
+}
+
+static comparison compare_node(const graph_verify *v, size_t i, const tensor *plain, str *why) {
+    const value want = value_of_tensor(*plain), got = value_of_tensor(v->b.values[i].t);
+    return compare_values(&want, &got, v->tolerance, v->b.values[i].name, why);
+}
+
+/* What differs, so that the noisy runs keep it. */
+static status find_unlike(graph_verify *v, error *err) {
+    for (size_t i = 0; i < v->b.n; i++) {
+        const char *name = v->b.values[i].name;
+        const tensor *plain = plain_value(v, i);
+        if (!plain || compare_node(v, i, plain, NULL).same) continue;
+        if (!names_set(&v->unlike, name, strlen(name), v)) return error_no_memory(err, "names", 0);
+    }
+    return v->unlike.n ? run_noisy(v, &v->unlike, err) : CHURON_OK;
+}
+
+/* The first value of b, in the order of its nodes, that a has too and that is not the same; with --nodes all
+ * of them. */
 static void compare_nodes(graph_verify *v) {
     bool found = false;
     if (v->common.json) json_out_array(&v->json, "nodes");
     for (size_t i = 0; i < v->b.n; i++) {
         const kept_value *x = &v->b.values[i];
-        uintptr_t at = (uintptr_t)names_get(&v->a.index, x->name, strlen(x->name));
-        if (!at || !same_shape(&x->t, &v->a.values[at - 1].t)) continue;
-        value want = value_of_tensor(v->a.values[at - 1].t), got = value_of_tensor(x->t);
+        const tensor *plain = plain_value(v, i);
+        if (!plain) continue;
         str why = {0}, name = {0};
-        comparison c = compare_values(&want, &got, v->tolerance, x->name, &why);
+        comparison c = compare_node(v, i, plain, &why);
+        if (!c.same) explain_node(v, x, plain, &c, &why);
         str_fmt(&name, "%s (%s)", x->node, x->op);
-        bool first = !c.same && !found;
+        const bool first = !c.same && !found;
         found = found || !c.same;
         if (v->nodes || first) write_comparison(v, str_cstr(&name), c, &why);
         str_free(&why);
@@ -180,19 +199,6 @@ static void compare_nodes(graph_verify *v) {
 }
 
 /* ---- ways ------------------------------------------------------------------------------------------- */
-
-enum { MOST_PASSES = 64 };
-
-/* All passes but those of which another bit may come out, and but `kept`. */
-static size_t leave_out(const char *kept, const char *list_of[MOST_PASSES]) {
-    size_t n, k = 0;
-    const pass *list = pass_list(&n);
-    for (size_t i = 0; i < n && k < MOST_PASSES; i++) {
-        if (!pass_moves_steps(&list[i]) && (!kept || strcmp(kept, list[i].name) != 0))
-            list_of[k++] = list[i].name;
-    }
-    return k;
-}
 
 /* How far apart values are that a pass may move by steps of the quantized values that they come from: a few
  * steps of 8 bits, or that part of the largest magnitude. */
@@ -240,13 +246,15 @@ static status compare_pass_of_steps(graph_verify *v, const char *path, const cha
     for (size_t i = 0; i < n && k < MOST_PASSES; i++) {
         if (strcmp(list[i].name, name) != 0) left_out[k++] = list[i].name;
     }
-    graph_options none = {.threads = (size_t)v->common.threads, .no_pass = all, .n_no_pass = 1};
-    graph_options one = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
-    trace a = {0}, b = {0};
+    graph_options none = {
+        .threads = (size_t)v->common.threads, .no_pass = all, .n_no_pass = 1, .seeded = true};
+    graph_options one = {
+        .threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k, .seeded = true};
+    node_trace a = {.timeout = v->timeout}, b = {.timeout = v->timeout};
     comparison worst = {.same = true};
     str why = {0};
-    status st = trace_run(v, &a, path, &none, err);
-    if (st == CHURON_OK) st = trace_run(v, &b, path, &one, err);
+    status st = node_trace_run(&a, path, &none, v->inputs, err);
+    if (st == CHURON_OK) st = node_trace_run(&b, path, &one, v->inputs, err);
     for (size_t i = 0; st == CHURON_OK && i < graph_n_outputs(a.g); i++) {
         const comparison c = compare_steps(&a.outputs[i], &b.outputs[i]);
         if (!c.same && worst.same)
@@ -259,8 +267,8 @@ static status compare_pass_of_steps(graph_verify *v, const char *path, const cha
         v->same = v->same && worst.same;
     }
     str_free(&why);
-    trace_free(&a);
-    trace_free(&b);
+    node_trace_free(&a);
+    node_trace_free(&b);
     return st;
 }
 
@@ -277,11 +285,12 @@ static status compare_passes(graph_verify *v, const char *path, error *err) {
             continue;
         }
         const size_t k = leave_out(list[i].name, left_out);
-        trace alone = {0};
-        graph_options o = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
-        st = trace_run(v, &alone, path, &o, err);
-        if (st == CHURON_OK && !compare_outputs(v, &v->a, &alone, list[i].name, false)) v->same = false;
-        trace_free(&alone);
+        node_trace alone = {.timeout = v->timeout};
+        graph_options o = {
+            .threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k, .seeded = true};
+        st = node_trace_run(&alone, path, &o, v->inputs, err);
+        if (st == CHURON_OK) st = compare_outputs(v, &alone, list[i].name, err);
+        node_trace_free(&alone);
     }
     if (v->common.json) json_out_end_array(&v->json);
     return st;
@@ -293,10 +302,11 @@ static status make_inputs(graph_verify *v, const char *path, error *err) {
         .threads = 1, .no_pass = all, .n_no_pass = 1, .deadline = timeout_deadline(v->timeout)};
     graph *g;
     TRY(graph_open(&g, path, &o, err));
-    graph_inputs_options from = {.files = &v->files, .shapes = &v->shapes, .batch = v->batch};
+    v->usage = true;
     v->n_inputs = graph_n_inputs(g);
     v->inputs = mem_calloc(v->n_inputs + 1, sizeof(value));
-    status st = v->inputs ? graph_inputs_make(g, &from, v->inputs, err) : error_no_memory(err, "values", 0);
+    status st =
+        v->inputs ? graph_inputs_make(g, &v->from, v->inputs, err) : error_no_memory(err, "values", 0);
     graph_close(g);
     return st;
 }
@@ -313,24 +323,37 @@ static status same_inputs(const graph *a, const graph *b, error *err) {
 static status verify_ways(graph_verify *v, const char *path, const char *other, error *err) {
     const char *left_out[MOST_PASSES];
     const size_t k = leave_out(NULL, left_out);
-    graph_options plain = {.threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k};
-    graph_options full = {
-        .threads = (size_t)v->common.threads, .providers = v->providers.names, .n_providers = v->providers.n};
+    graph_options plain = {
+        .threads = (size_t)v->common.threads, .no_pass = left_out, .n_no_pass = k, .seeded = true};
+    graph_options full = {.threads = (size_t)v->common.threads,
+                          .providers = v->providers.names,
+                          .n_providers = v->providers.n,
+                          .seeded = true};
+    v->usage = false; /* until the model is loaded */
     TRY(make_inputs(v, path, err));
     v->a.keeps = v->b.keeps = true;
-    TRY(trace_run(v, &v->a, path, &plain, err));
+    v->a.timeout = v->b.timeout = v->timeout;
+    status st = node_trace_run(&v->a, path, &plain, v->inputs, err);
+    if (st == CHURON_INVALID && v->a.g) graph_inputs_hint(v->a.g, &v->from, err);
+    TRY(st);
+    v->usage = false; /* no fault of the inputs from here on */
     if (other) {
         graph *g;
         graph_options load = full;
         load.deadline = timeout_deadline(v->timeout);
-        TRY(graph_open(&g, other, &load, err));
-        status st = same_inputs(v->a.g, g, err);
+        st = graph_open(&g, other, &load, err);
+        if (st != CHURON_OK) cli_name_file(err, other);
+        TRY(st);
+        st = same_inputs(v->a.g, g, err);
+        v->usage = st != CHURON_OK;
         graph_close(g);
         TRY(st);
     }
-    TRY(trace_run(v, &v->b, other ? other : path, &full, err));
+    TRY(node_trace_run(&v->b, other ? other : path, &full, v->inputs, err));
+    TRY(find_unlike(v, err));
     if (v->common.json) json_out_array(&v->json, "outputs");
-    v->same = compare_outputs(v, &v->a, &v->b, NULL, true);
+    v->same = true;
+    TRY(compare_outputs(v, &v->b, NULL, err));
     if (v->common.json) json_out_end_array(&v->json);
     compare_nodes(v);
     return v->passes ? compare_passes(v, path, err) : CHURON_OK;
@@ -341,12 +364,15 @@ static int verify_graph(graph_verify *v) {
     str path = {0}, other = {0};
     int code = EXIT_NO;
     status st;
+    v->usage = true;
+    v->from = (graph_inputs_options){.files = &v->files, .shapes = &v->shapes, .batch = v->batch};
     v->json = json_out_begin(&v->text);
     if (v->common.json) json_out_object(&v->json, NULL);
     TRY_GOTO(provider_choice_read(&v->providers, &err));
     TRY_GOTO(store_resolve(v->model, &path, &err));
     if (v->against) TRY_GOTO(store_resolve(v->against, &other, &err));
-    TRY_GOTO(verify_ways(v, str_cstr(&path), v->against ? str_cstr(&other) : NULL, &err));
+    v->path = str_cstr(&path);
+    TRY_GOTO(verify_ways(v, v->path, v->against ? str_cstr(&other) : NULL, &err));
     if (v->common.json) {
         json_out_bool(&v->json, "same", v->same);
         json_out_end_object(&v->json);
@@ -357,11 +383,13 @@ static int verify_graph(graph_verify *v) {
     }
     if (!v->same) code = EXIT_NO;
 cleanup:
-    if (st != CHURON_OK) code = cli_fail("verify", &err);
+    if (st != CHURON_OK) code = v->usage ? cli_fail("verify", &err) : cli_refuse("verify", &err);
     for (size_t i = 0; v->inputs && i < v->n_inputs; i++) value_free(&v->inputs[i]);
     mem_free(v->inputs);
-    trace_free(&v->a);
-    trace_free(&v->b);
+    node_trace_free(&v->a);
+    node_trace_free(&v->b);
+    for (size_t i = 0; i < v->n_noisy; i++) node_trace_free(&v->noisy[i]);
+    names_free(&v->unlike);
     str_free(&v->text);
     str_free(&path);
     str_free(&other);

@@ -3,10 +3,13 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "pipeline/element.h"
+#include "pipeline/encode.h"
 #include "tensor/npy.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,108 +22,36 @@ typedef struct filling {
     error *err;
 } filling;
 
-static const char *json_kind(const json_t *j) {
-    switch (json_typeof(j)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "a list";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "an integer";
-    case JSON_REAL: return "a number with a fraction";
-    case JSON_NULL: return "null";
-    default: return "a boolean";
-    }
-}
-
-static status wrong(const filling *f, const char *expected, const json_t *got) {
-    return error_set(f->err, CHURON_INVALID, "input '%s': element %zu: expected %s (%s), got %s", f->name,
-                     f->at, expected, elem_name(f->t->type), json_kind(got));
-}
-
-static bool json_to_double(const json_t *j, double *out) {
-    if (json_is_number(j)) {
-        *out = json_number_value(j);
-        return true;
-    }
-    const char *s = json_string_value(j);
-    if (!s) return false;
-    bool known = true;
-    if (strcmp(s, "NaN") == 0) {
-        *out = (double)NAN;
-    } else if (strcmp(s, "Infinity") == 0) {
-        *out = (double)INFINITY;
-    } else if (strcmp(s, "-Infinity") == 0) {
-        *out = -(double)INFINITY;
-    } else {
-        known = false;
-    }
-    return known;
-}
-
-/* Least and greatest number of an integer type. */
-static void int_range(elem e, int64_t *least, int64_t *most) {
-    unsigned bits = elem_describe(e)->bits;
-    bool is_signed = (ELEM_BIT(e) & (ELEMS_SIGNED | ELEM_BIT(ELEM_I4) | ELEM_BIT(ELEM_I2))) != 0;
-    *least = is_signed ? (bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1))) : 0;
-    *most = is_signed    ? (bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - 1)) - 1)
-            : bits >= 63 ? INT64_MAX
-                         : ((int64_t)1 << bits) - 1;
-}
-
-static status put_integer(filling *f, const json_t *j, char *to) {
-    if (!json_is_integer(j)) return wrong(f, "an integer", j);
-    int64_t v = json_integer_value(j), least, most;
-    int_range(f->t->type, &least, &most);
-    if (v < least || v > most) {
-        return error_set(f->err, CHURON_INVALID,
-                         "input '%s': element %zu: expected %" PRId64 " to %" PRId64 ", got %" PRId64,
-                         f->name, f->at, least, most, v);
-    }
-    memcpy(to, &v, elem_describe(f->t->type)->bytes); /* little-endian: the low bytes come first */
-    return CHURON_OK;
-}
-
-static status put_complex(filling *f, const json_t *j, char *to) {
-    double part[2];
-    if (!json_is_array(j) || json_array_size(j) != 2 || !json_to_double(json_array_get(j, 0), &part[0]) ||
-        !json_to_double(json_array_get(j, 1), &part[1])) {
-        return wrong(f, "[real, imaginary]", j);
-    }
-    if (f->t->type == ELEM_C64) {
-        const float narrow[2] = {(float)part[0], (float)part[1]};
-        memcpy(to, narrow, sizeof narrow);
-    } else {
-        memcpy(to, part, sizeof part);
-    }
-    return CHURON_OK;
-}
-
 static status put_element(filling *f, const json_t *j) {
-    elem e = f->t->type;
-    char *to = (char *)f->t->data + f->at * elem_describe(e)->bytes;
-    status st = CHURON_OK;
+    const elem e = f->t->type;
+    element_fault fault = {.expected = "a string (string)"};
+    bool good;
     if (e == ELEM_STRING) {
-        if (!json_is_string(j)) return wrong(f, "a string", j);
-        st = tensor_string_set(f->t, f->at, json_string_value(j), json_string_length(j), f->err);
-    } else if (e == ELEM_BOOL) {
-        if (!json_is_boolean(j)) return wrong(f, "true or false", j);
-        *(uint8_t *)to = json_is_true(j);
-    } else if (ELEM_BIT(e) & ELEMS_COMPLEX) {
-        st = put_complex(f, j, to);
-    } else if (ELEM_BIT(e) &
-               (ELEMS_INT | ELEM_BIT(ELEM_I4) | ELEM_BIT(ELEM_U4) | ELEM_BIT(ELEM_I2) | ELEM_BIT(ELEM_U2))) {
-        st = put_integer(f, j, to);
+        if (json_is_string(j)) {
+            TRY(tensor_string_set(f->t, f->at++, json_string_value(j), json_string_length(j), f->err));
+            return CHURON_OK;
+        }
+        element_json_text(j, fault.got, sizeof fault.got);
+        good = false;
     } else {
-        double v;
-        if (!json_to_double(j, &v)) return wrong(f, "a number", j);
-        elem_from_f64(e, &v, to, 1, true);
+        good = element_from_json(e, j, (char *)f->t->data + f->at * elem_describe(e)->bytes, &fault);
     }
+    if (!good)
+        return error_set(f->err, CHURON_INVALID, "input '%s': element %zu: expected %s, got %s", f->name,
+                         f->at, fault.expected, fault.got);
     f->at++;
-    return st;
+    return CHURON_OK;
 }
 
 static status put_nested(filling *f, const json_t *j, size_t level) {
     if (level == f->t->rank) return put_element(f, j);
-    if (!json_is_array(j) || json_array_size(j) != (size_t)f->t->dims[level]) {
+    if (!json_is_array(j)) {
+        char got[100];
+        element_json_text(j, got, sizeof got);
+        return error_set(f->err, CHURON_INVALID,
+                         "input '%s': expected lists of the same depth, got %s beside a list", f->name, got);
+    }
+    if (json_array_size(j) != (size_t)f->t->dims[level]) {
         return error_set(f->err, CHURON_INVALID,
                          "input '%s': expected lists of the same length, got %zu beside %" PRId64, f->name,
                          json_array_size(j), f->t->dims[level]);
@@ -151,45 +82,35 @@ static status tensor_from_lists(const json_t *j, const char *name, elem type, te
     return st;
 }
 
-static int b64_digit(char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-static bool b64_decode(const char *text, size_t n, str *out) {
-    uint32_t bits = 0;
-    unsigned have = 0;
-    while (n > 0 && text[n - 1] == '=') n--;
-    for (size_t i = 0; i < n; i++) {
-        int d = b64_digit(text[i]);
-        if (d < 0) return false;
-        bits = bits << 6 | (uint32_t)d;
-        have += 6;
-        if (have < 8) continue;
-        have -= 8;
-        str_put(out, (char)(bits >> have & 0xff));
-    }
-    return have < 6;
-}
-
 static status tensor_from_b64(const json_t *j, const char *name, elem type, tensor *out, error *err) {
     const json_t *text = json_object_get(j, "b64"), *shape = json_object_get(j, "shape");
     int64_t dims[TENSOR_MAX_RANK];
     size_t rank = json_array_size(shape), count;
-    if (!json_is_string(text) || !json_is_array(shape) || rank > TENSOR_MAX_RANK || type == ELEM_STRING) {
-        return error_set(err, CHURON_INVALID,
-                         "input '%s': expected {\"b64\": text, \"shape\": [...]} of numbers", name);
+    if (!json_is_string(text) || !json_is_array(shape) || rank > TENSOR_MAX_RANK || type == ELEM_STRING ||
+        json_object_size(j) != 2) {
+        return error_set(
+            err, CHURON_INVALID,
+            "input '%s': expected {\"b64\": text, \"shape\": [...]} of numbers, got another object", name);
     }
-    for (size_t i = 0; i < rank; i++) dims[i] = json_integer_value(json_array_get(shape, i));
+    for (size_t i = 0; i < rank; i++) {
+        const json_t *d = json_array_get(shape, i);
+        dims[i] = json_is_integer(d) ? json_integer_value(d) : -1; /* refused with the negative ones */
+    }
     TRY(tensor_count(type, rank, dims, &count, name, err));
     str bytes = {0};
-    bool good = b64_decode(json_string_value(text), json_string_length(text), &bytes);
+    bool good = base64_decode(json_string_value(text), json_string_length(text), &bytes);
     status st = str_check(&bytes, err);
-    if (st == CHURON_OK && (!good || bytes.len != elem_file_bytes(type, count))) {
+    if (st == CHURON_OK && !good)
+        st = error_set(err, CHURON_INVALID,
+                       "input '%s': expected base64, got a character or padding that is none", name);
+    if (st == CHURON_OK && bytes.len != elem_file_bytes(type, count)) {
         st = error_set(err, CHURON_INVALID, "input '%s': expected %zu bytes in base64, got %zu", name,
                        elem_file_bytes(type, count), bytes.len);
+    }
+    for (size_t i = 0; st == CHURON_OK && type == ELEM_BOOL && i < count; i++) {
+        if ((unsigned char)bytes.data[i] > 1)
+            st = error_set(err, CHURON_INVALID, "input '%s': element %zu: expected 0 or 1 (bool), got %u",
+                           name, i, (unsigned char)bytes.data[i]);
     }
     if (st == CHURON_OK) st = tensor_alloc(out, type, rank, dims, err);
     if (st == CHURON_OK && count) elem_unpack(type, bytes.data, out->data, count);
@@ -207,11 +128,12 @@ static status adapt(tensor *t, const char *name, const onnx_type *type, error *e
     }
     tensor out;
     TRY(tensor_alloc(&out, type->type, t->rank, t->dims, err));
-    size_t from = elem_describe(t->type)->bytes, to = elem_describe(type->type)->bytes;
-    for (size_t i = 0; i < t->count; i++) {
-        double v;
-        elem_to_f64(t->type, (const char *)t->data + i * from, &v, 1);
-        elem_from_f64(type->type, &v, (char *)out.data + i * to, 1, true);
+    char what[200];
+    snprintf(what, sizeof what, "input '%.180s'", name);
+    status st = element_convert(t, type->type, out.data, what, err);
+    if (st != CHURON_OK) {
+        tensor_free(&out);
+        return st;
     }
     tensor_free(t);
     *t = out;
@@ -253,7 +175,7 @@ static status sequence_from(const json_t *json, const char *name, const onnx_typ
                             value *out, error *err) {
     if (!json_is_array(json)) {
         return error_set(err, CHURON_INVALID, "input '%s': expected a list (a sequence), got %s", name,
-                         json_kind(json));
+                         element_json_kind(json));
     }
     TRY(value_list_create(out, VALUE_SEQUENCE, json_array_size(json), err));
     for (size_t i = 0; i < json_array_size(json); i++) {
@@ -269,7 +191,7 @@ static status sequence_from(const json_t *json, const char *name, const onnx_typ
 static status map_from(const json_t *json, const char *name, const onnx_type *type, value *out, error *err) {
     if (!json_is_object(json) || !type->of || type->of->kind != ONNX_TENSOR) {
         return error_set(err, CHURON_INVALID, "input '%s': expected an object (a map), got %s", name,
-                         json_kind(json));
+                         element_json_kind(json));
     }
     const int64_t n = (int64_t)json_object_size(json);
     TRY(value_list_create(out, VALUE_MAP, 1, err));
@@ -306,7 +228,7 @@ status record_value(const json_t *json, const char *name, const onnx_type *type,
     if (type->kind == ONNX_OPTIONAL) {
         return json_is_null(json) ? CHURON_OK : record_value(json, name, type->of, folder, out, err);
     }
-    const char *file = json_string_value(json_object_get(json, "file"));
+    const char *file = json_object_size(json) == 1 ? json_string_value(json_object_get(json, "file")) : NULL;
     if (file) return from_file(file, name, type, folder, out, err);
     if (type->kind == ONNX_SEQUENCE) return sequence_from(json, name, type, folder, out, err);
     if (type->kind == ONNX_MAP) {
@@ -318,8 +240,8 @@ status record_value(const json_t *json, const char *name, const onnx_type *type,
     if (type->kind != ONNX_TENSOR)
         return error_set(err, CHURON_UNSUPPORTED, "input '%s': expected a tensor", name);
     tensor t;
-    TRY(json_object_get(json, "b64") ? tensor_from_b64(json, name, type->type, &t, err)
-                                     : tensor_from_lists(json, name, type->type, &t, err));
+    TRY(json_is_object(json) ? tensor_from_b64(json, name, type->type, &t, err)
+                             : tensor_from_lists(json, name, type->type, &t, err));
     *out = value_of_tensor(t);
     return CHURON_OK;
 }
@@ -327,7 +249,7 @@ status record_value(const json_t *json, const char *name, const onnx_type *type,
 status record_inputs(const json_t *json, const graph *g, const char *folder, value *inputs, error *err) {
     if (!json_is_object(json))
         return error_set(err, CHURON_INVALID, "record: expected an object of inputs, got %s",
-                         json_kind(json));
+                         element_json_kind(json));
     size_t n = graph_n_inputs(g);
     const char *key;
     json_t *item;
@@ -345,7 +267,11 @@ status record_inputs(const json_t *json, const graph *g, const char *folder, val
     for (size_t i = 0; i < n; i++) {
         graph_port p = graph_input(g, i);
         const json_t *given = json_object_get(json, p.name);
-        if (inputs[i].kind != VALUE_NONE) continue; /* already there, from a file */
+        if (inputs[i].kind != VALUE_NONE) { /* from a file */
+            if (!given) continue;
+            return error_set(err, CHURON_INVALID, "input '%s': expected it once, got --input and the record",
+                             p.name);
+        }
         if (!given && p.type->kind == ONNX_OPTIONAL) continue;
         if (!given) return error_set(err, CHURON_INVALID, "record: expected input '%s', got none", p.name);
         TRY(record_value(given, p.name, p.type, folder, &inputs[i], err));

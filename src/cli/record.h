@@ -20,9 +20,9 @@ MUST_USE status record_inputs(const json_t *json, const graph *g, const char *fo
                               error *err);
 /* A .npy file as an input of this type. */
 MUST_USE status record_npy(const char *path, const char *name, const onnx_type *type, value *out, error *err);
-/* A CSV file with a header as a batch: columns named like inputs, or all columns as the one input [rows,
- * columns]. */
-MUST_USE status record_csv(const char *path, const graph *g, value *inputs, error *err);
+/* A CSV file with a header as a batch of *rows: columns named like inputs, or all columns as the one input
+ * [rows, columns] that is not given yet. Cells without a number and columns that are no input are refused. */
+MUST_USE status record_csv(const char *path, const graph *g, value *inputs, size_t *rows, error *err);
 
 void record_write(json_out *j, const char *key, const value *v);
 

@@ -1,5 +1,5 @@
 /* verify.c: `churon verify`: whether a model gives the answers that it should. */
-#include "cli/cli.h"
+#include "cli/graph_inputs.h"
 #include "cli/timeout.h"
 
 #include "base/file.h"
@@ -90,6 +90,7 @@ int cmd_verify(int argc, char **argv) {
     if (graph_is_asked(argc, argv)) return graph_cmd_verify(argc, argv);
     verify v = {.suite = {.tolerance = {.rtol = 1e-3, .atol = 1e-7}, .seconds = 60}};
     const char *data = NULL, *suite = NULL;
+    error err;
     arg_list no_pass = {0};
     const arg_option options[] = {
         {.name = "data",
@@ -138,6 +139,8 @@ int cmd_verify(int argc, char **argv) {
     int code = outcome == ARGS_DONE ? cli_finish(EXIT_YES) : EXIT_USAGE;
     if (outcome == ARGS_RUN && !data == !suite) {
         code = args_wrong(&c, "--data", "--data DIR or --onnx-suite DIR", data ? "both" : "neither");
+    } else if (outcome == ARGS_RUN && graph_passes_check(&no_pass, &err) != CHURON_OK) {
+        code = cli_fail("verify", &err);
     } else if (outcome == ARGS_RUN) {
         v.suite.graph = (graph_options){
             .threads = (size_t)v.common.threads, .no_pass = no_pass.items, .n_no_pass = no_pass.n};

@@ -74,6 +74,8 @@ static status make(graph **out, const onnx_model *m, const graph_options *o, boo
     g->threads = full.threads;
     g->max_memory = full.max_memory;
     g->program.symbols.memory = &g->program.memory;
+    g->program.seeded = full.seeded;
+    g->program.seed = full.seed;
     stop_flag limit;
     if (full.deadline != 0 || full.cancel) {
         stop_init(&limit, full.deadline, full.cancel);

@@ -26,7 +26,11 @@ typedef struct graph_options {
     size_t n_providers;
     double deadline;           /* of the loading, clock_seconds(): over it CHURON_LIMIT; 0: none */
     const atomic_bool *cancel; /* likewise: CHURON_CANCELLED; NULL: never */
-    bool describe_only; /* weights are not packed: no session can be made */
+    bool describe_only;        /* weights are not packed: no session can be made */
+    /* Random operators without a seed of their own draw from this one: the k-th time that a node draws in a
+     * graph that was opened so, it draws the same numbers, whatever the passes. False: others each time. */
+    bool seeded;
+    uint64_t seed;
 } graph_options;
 
 MUST_USE status graph_open(graph **out, const char *path, const graph_options *o, error *err);

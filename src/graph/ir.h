@@ -97,6 +97,8 @@ struct ir_program {
     ir_graph *main;
     ir_graph **graphs; /* all of them, main first */
     size_t n_graphs, cap_graphs;
+    bool seeded; /* graph_options.seeded */
+    uint64_t seed;
     tensor *constants; /* that were computed or converted here */
     size_t n_constants, cap_constants;
     str faults; /* "; " between them */

@@ -1,6 +1,8 @@
 /* media_in.c: see media_in.h. */
 #include "pipeline/media_in.h"
 
+#include "pipeline/element.h"
+
 #include "base/file.h"
 #include "media/audio.h"
 #include "media/image.h"
@@ -44,11 +46,7 @@ status media_read_npy(const record_source *source, const char *path, const cell_
         st = cell_borrow_tensor(&borrowed, CELL_TENSOR, a, &t, err);
         if (st == CHURON_OK) st = cell_copy(out, &borrowed, a, err);
     } else if (st == CHURON_OK && widened) {
-        for (size_t i = 0; i < t.count; i++) {
-            double v;
-            elem_to_f64(t.type, (const char *)t.data + i * elem_describe(t.type)->bytes, &v, 1);
-            elem_from_f64(type->element, &v, (char *)data + i * elem_describe(type->element)->bytes, 1, true);
-        }
+        st = element_convert(&t, type->element, data, path, err);
     } else if (st == CHURON_OK && t.count) {
         memcpy(data, t.data, tensor_bytes(&t));
     }

@@ -1,6 +1,7 @@
 /* schema_record.c: records by their schema. Every fault is noted, then the next field is read. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "pipeline/calendar.h"
+#include "pipeline/element.h"
 #include "pipeline/encode.h"
 #include "pipeline/media_in.h"
 #include "pipeline/schema.h"
@@ -213,42 +214,9 @@ static void check_rules(const record_reading *d, const input_field *f, const cel
 
 /* ---- from JSON -------------------------------------------------------------------------------------- */
 
-static const char *json_kind(const json_t *j) {
-    switch (json_typeof(j)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "a list";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "an integer";
-    case JSON_REAL: return "a number with a fraction or exponent";
-    case JSON_NULL: return "null";
-    default: return "a boolean";
-    }
-}
-
-/* As few digits as give the same number again, and a point, as in the JSON that it came from. */
-static void real_text(double v, char *buf, size_t room) {
-    char digits[40];
-    for (int n = 6; n <= 17; n++) {
-        snprintf(digits, sizeof digits, "%.*g", n, v);
-        if (strtod(digits, NULL) == v) break;
-    }
-    snprintf(buf, room, "%s%s", digits, strpbrk(digits, ".en") ? "" : ".0");
-}
-
 static void wrong(const record_reading *d, const input_field *f, const json_t *j) {
-    char type[120], shown[100];
-    const char *got = json_kind(j);
-    if (json_is_string(j)) {
-        const size_t n = json_string_length(j);
-        snprintf(shown, sizeof shown, "the string '%.*s'", (int)(n < 60 ? n : 60), json_string_value(j));
-        got = shown;
-    } else if (json_is_integer(j)) {
-        snprintf(shown, sizeof shown, "%" JSON_INTEGER_FORMAT, json_integer_value(j));
-        got = shown;
-    } else if (json_is_real(j)) {
-        real_text(json_real_value(j), shown, sizeof shown);
-        got = shown;
-    }
+    char type[120], got[100];
+    element_json_text(j, got, sizeof got);
     cell_type plain = f->type;
     plain.optional = false;
     const bool media = plain.kind == CELL_BYTES || plain.kind == CELL_IMAGE || plain.kind == CELL_AUDIO;
@@ -260,45 +228,12 @@ static void wrong(const record_reading *d, const input_field *f, const json_t *j
          got);
 }
 
-static bool json_float(const json_t *j, double *out) {
-    if (json_is_real(j)) {
-        *out = json_real_value(j);
-        return true;
-    }
-    if (json_is_integer(j)) {
-        *out = (double)json_integer_value(j);
-        return true;
-    }
-    const char *s = json_string_value(j);
-    if (!s) return false;
-    if (strcmp(s, "NaN") == 0) {
-        *out = (double)NAN;
-    } else if (strcmp(s, "Infinity") == 0) {
-        *out = (double)INFINITY;
-    } else if (strcmp(s, "-Infinity") == 0) {
-        *out = -(double)INFINITY;
-    } else {
-        return false;
-    }
-    return true;
-}
-
 static bool int_fits(elem e, int64_t v) {
     const unsigned bits = elem_describe(e)->bits;
     const bool with_sign = (ELEM_BIT(e) & ELEMS_SIGNED) != 0;
     if (bits == 64) return with_sign || v >= 0;
     return with_sign ? v >= -((int64_t)1 << (bits - 1)) && v < (int64_t)1 << (bits - 1)
                      : v >= 0 && v < (int64_t)1 << bits;
-}
-
-/* A JSON number is decimal text: as a float it is rounded to the nearest value once. An integer that a float
- * cannot hold exactly, or a number that becomes infinite, is another number: refused. */
-static bool float_fits(elem e, const json_t *j, double v, double *out) {
-    *out = e == ELEM_F32 ? (double)(float)v : e == ELEM_F64 ? v : v;
-    if (isfinite(v) && !isfinite(*out)) return false;
-    if (!json_is_integer(j)) return true;
-    const int64_t i = json_integer_value(j);
-    return *out >= -9223372036854775808.0 && *out < 9223372036854775808.0 && (int64_t)*out == i;
 }
 
 /* {"b64": …} or {"file": …} to bytes; false: it is neither (or a fault was noted). */
@@ -344,40 +279,19 @@ typedef struct filling {
     bool good;
 } filling;
 
-static void element_fault(filling *g, const json_t *j, const char *expected) {
-    if (g->good)
-        note(g->d->faults, g->f->name, "element %zu: expected %s, got %s", g->at, expected, json_kind(j));
-    g->good = false;
-}
-
 static void put_element(filling *g, const json_t *j) {
     const elem e = g->t->type;
-    char *to = (char *)g->t->data + g->at * elem_describe(e)->bytes;
-    double v;
+    void *to = (char *)g->t->data + g->at * elem_describe(e)->bytes;
+    element_fault f = {.expected = "a string"};
     if (e == ELEM_STRING) {
-        if (!json_is_string(j)) {
-            element_fault(g, j, "a string");
-            return;
-        }
-        *(tensor_string *)(void *)to =
-            (tensor_string){.data = json_string_value(j), .len = json_string_length(j)};
-    } else if (e == ELEM_BOOL) {
-        if (!json_is_boolean(j)) element_fault(g, j, "true or false");
-        *(uint8_t *)to = json_is_true(j);
-    } else if (ELEM_BIT(e) & ELEMS_INT) {
-        const int64_t i = json_integer_value(j);
-        if (!json_is_integer(j) || !int_fits(e, i)) {
-            element_fault(g, j, elem_name(e));
-            return;
-        }
-        memcpy(to, &i, elem_describe(e)->bytes);
+        g->good = json_is_string(j);
+        *(tensor_string *)to = (tensor_string){.data = json_string_value(j), .len = json_string_length(j)};
+        if (!g->good) element_json_text(j, f.got, sizeof f.got);
     } else {
-        if (!json_float(j, &v) || !float_fits(e, j, v, &v)) {
-            element_fault(g, j, elem_name(e));
-            return;
-        }
-        elem_from_f64(e, &v, to, 1, true);
+        g->good = element_from_json(e, j, to, &f);
     }
+    if (!g->good)
+        note(g->d->faults, g->f->name, "element %zu: expected %s, got %s", g->at, f.expected, f.got);
     g->at++;
 }
 
@@ -389,7 +303,7 @@ static void put_nested(filling *g, const json_t *j, uint32_t level) {
     }
     if (!json_is_array(j) || json_array_size(j) != (size_t)g->t->dims[level]) {
         note(g->d->faults, g->f->name, "expected lists of the same length (%" PRId64 "), got %s",
-             g->t->dims[level], json_is_array(j) ? "another" : json_kind(j));
+             g->t->dims[level], json_is_array(j) ? "another" : element_json_kind(j));
         g->good = false;
         return;
     }
@@ -450,7 +364,7 @@ static bool read_tensor(const record_reading *d, const input_field *f, const jso
     }
     if (ELEM_BIT(f->type.element) & ELEMS_COMPLEX) {
         note(d->faults, f->name, "expected {\"b64\": \"…\", \"shape\": […]} for complex numbers, got %s",
-             json_kind(j));
+             element_json_kind(j));
         return false;
     }
     for (const json_t *at = j; json_is_array(at); at = json_array_get(at, 0)) {
@@ -509,7 +423,8 @@ static bool read_media(const record_reading *d, const input_field *f, const json
 /* One value that is not null. */
 static void read_value(const record_reading *d, const input_field *f, const json_t *j, cell *out) {
     bool good = true;
-    double v;
+    double number[1]; /* room for an element of any float type */
+    element_fault fault;
     *out = (cell){.kind = f->type.kind};
     switch (f->type.kind) {
     case CELL_BOOL:
@@ -521,8 +436,8 @@ static void read_value(const record_reading *d, const input_field *f, const json
         out->integer = json_integer_value(j);
         break;
     case CELL_FLOAT:
-        good = json_float(j, &v) && float_fits(f->type.element, j, v, &v);
-        if (good) out->number = v;
+        good = element_from_json(f->type.element, j, number, &fault);
+        if (good) elem_to_f64(f->type.element, number, &out->number, 1);
         break;
     case CELL_TEXT:
         good = json_is_string(j);
@@ -602,7 +517,7 @@ status schema_read_json(const input_schema *s, const json_t *record, const recor
     const record_reading d = {.schema = s, .source = source, .memory = a, .faults = &f};
     if (!json_is_object(record))
         return error_set(err, CHURON_INVALID, "record: expected an object of fields, got %s",
-                         json_kind(record));
+                         element_json_kind(record));
     for (size_t i = 0; i < s->n && f.st == CHURON_OK; i++) {
         const json_t *given = json_object_get(record, s->fields[i].name);
         if (!given || json_is_null(given)) {

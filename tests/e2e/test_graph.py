@@ -84,6 +84,16 @@ def test_outputs_as_files(churon, linear, tmp_path):
         ("{}", "expected input 'X', got none"),
         ('{"X": [[1, "a", 3]]}', "input 'X': element 1: expected a number"),
         ('{"X": [[1, 2, 3], [4, 5]]}', "lists of the same length"),
+        ('{"X": [[1, 2, 3], 4]}', "input 'X': expected lists of the same depth, got 4 beside a list"),
+        ('{"X": [[1, 2, [3]]]}', "input 'X': element 2: expected a number (float32), got a list"),
+        ('{"X": [[1, null, 3]]}', "input 'X': element 1: expected a number (float32), got null"),
+        ('{"X": [[1, true, 3]]}', "input 'X': element 1: expected a number (float32), got true"),
+        ('{"X": [[1, 1e39, 3]]}', "input 'X': element 1: expected a number in the range of float32 (at most 3.40282347e+38), got 1e+39"),
+        ('{"X": [[1, 1e999, 3]]}', "expected JSON: real number overflow"),
+        ('{"X": [[1, 16777217, 3]]}', "element 1: expected an integer that float32 holds exactly, or a number with a point, got 16777217"),
+        ('{"X": {"b64": "AACAPw==", "shape": ["1"]}}', "dimension 0: expected 0 or more, got -1"),
+        ('{"X": {"b64": "AACAPw=", "shape": [1]}}', "expected base64, got a character or padding that is none"),
+        ('{"X": {"b64": "AACAPw==", "shape": [1], "dtype": "float32"}}', 'expected {"b64": text, "shape": [...]} of numbers, got another object'),
         ('{"X": [1, 2, 3]}', "input 'X': expected rank 2, got 1"),
         ("{", "expected JSON"),
     ],
@@ -102,6 +112,191 @@ def test_strings_numbers_and_their_ranges(churon, tmp_path):
     assert answer["outputs"] == {"t": record["s"], "j": record["i"]}
     assert "expected -128 to 127, got 128" in run(churon, "run", model, "--record", '{"s": [], "i": [128]}', ok=2)
     assert "expected an integer" in run(churon, "run", model, "--record", '{"s": [], "i": [1.5]}', ok=2)
+
+
+def identity(path, dtype, opset=17):
+    x, y = (helper.make_tensor_value_info(n, dtype, ["N"]) for n in "xy")
+    return save(path, [helper.make_node("Identity", ["x"], ["y"])], [x], [y], opset=opset)
+
+
+@pytest.mark.parametrize("dtype, good, bad", [
+    ("FLOAT16", [65504, -65504, 0.1], [65520, 1e39, 2049]),
+    ("BFLOAT16", [3e38, 256], [3.4e38, 257]),
+    ("DOUBLE", [1e308, 9007199254740992], [9007199254740993]),
+    ("FLOAT8E4M3FN", [448, "NaN"], [480, "Infinity", 17]),
+    ("FLOAT8E5M2", [57344, "-Infinity", "NaN"], [65536]),
+    ("COMPLEX64", [[1, -2.5]], [[1e39, 0], [1], 1]),
+    ("UINT8", [0, 255], [-1, 256, 1.5, "1", True]),
+    ("INT4", [-8, 7], [8, -9]),
+    ("INT64", [-(2**63), 2**63 - 1], [1.5, None]),
+    ("UINT64", [2**63 - 1], [-1]),
+    ("BOOL", [True, False], [1, 0, "true"]),
+    ("STRING", ["a", ""], [1, None]),
+])
+def test_every_type_holds_what_it_was_given(churon, tmp_path, dtype, good, bad):
+    """As a record, and (numbers of types that NumPy lacks) from .npy."""
+    m = identity(tmp_path / "m.onnx", getattr(TensorProto, dtype), 21 if dtype in ("INT4", "FLOAT8E4M3FN", "FLOAT8E5M2") else 17)
+    got = run(churon, "run", m, "--record", json.dumps({"x": good}), "--json")["outputs"]["y"]
+    assert len(got) == len(good) and all(g == w or abs(g - w) < 0.01 * abs(w) for g, w in zip(got, good)), got
+    for b in bad:
+        told = run(churon, "run", m, "--record", json.dumps({"x": [good[0], b]}), ok=2)
+        assert "input 'x': element 1: expected " in told or "expected lists of the same" in told, (b, told)
+    if dtype in ("BFLOAT16", "FLOAT8E4M3FN", "INT4"):
+        wide = {"BFLOAT16": np.array([1, 3.4e38], np.float32), "FLOAT8E4M3FN": np.array([1, 1000], np.float32),
+                "INT4": np.array([1, 8], np.int8)}[dtype]
+        np.save(tmp_path / "x.npy", wide)
+        assert "element 1: expected a number that" in run(churon, "run", m, "-i", tmp_path / "x.npy", ok=2)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """c = a + b"""
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "abc"]
+    return save(tmp_path_factory.mktemp("graph") / "two.onnx", [helper.make_node("Add", ["a", "b"], ["c"])], ports[:2], ports[2:])
+
+
+@pytest.mark.parametrize("text, part", [
+    ("a,b,z\n1,2,3\n", "column 'z': expected inputs of the model (a, b), got another"),
+    ("a\n1\n", "expected a column 'b', got none"),
+    ("a,b\n1,\n", "line 2, column 'b': expected a number (float32), or NaN where none is known, got nothing"),
+    ("a,b\n1,\"\"\n", "line 2, column 'b': expected a number"),
+    ("a,b\n\n1,2\n1,0x10\n", "line 4, column 'b': expected a number (float32), got '0x10'"),
+    ("a,b\n1,1e39\n", "line 2, column 'b': expected a number in the range of float32"),
+    ("a,b\n1,1e999\n", "line 2, column 'b': expected a number in the range of float32"),
+    ("a,b\n1,2,3\n", "line 2: expected 2 cells, got 3"),
+    ("a,b\n1,\"2\n", "line 2: expected a cell whose quotes are closed"),
+    ("a,a\n1,2\n", "expected each column once, got 'a' again"),
+    ("", "expected a header line, got nothing"),
+])
+def test_tables_are_read_whole_or_not_at_all(churon, two, tmp_path, text, part):
+    (tmp_path / "x.csv").write_text(text)
+    assert part in run(churon, "run", two, "-i", tmp_path / "x.csv", ok=2)
+
+
+def test_tables_and_what_stands_beside_them(churon, two, linear, tmp_path):
+    (tmp_path / "x.csv").write_text('\ufeffb,a\r\n NaN ,"1"\r\n-inf,2\r\n')
+    assert run(churon, "run", two, "-i", tmp_path / "x.csv", "--json")["outputs"] == {"c": ["NaN", "-Infinity"]}
+    np.save(tmp_path / "a.npy", np.array([1, 2], np.float32))
+    told = run(churon, "run", two, "-i", tmp_path / "x.csv", "--input", f"a={tmp_path}/a.npy", ok=2)
+    assert "column 'a': expected the input once, got --input beside it" in told
+    told = run(churon, "run", two, "--record", '{"a": [1], "b": [2]}', "--input", f"a={tmp_path}/a.npy", ok=2)
+    assert "input 'a': expected it once, got --input and the record" in told
+    (tmp_path / "flags.csv").write_text("x\nTrue\nfalse\n1\n0\n")
+    flags = identity(tmp_path / "flags.onnx", TensorProto.BOOL)
+    assert run(churon, "run", flags, "-i", tmp_path / "flags.csv", "--json")["outputs"] == {"y": [True, False, True, False]}
+    (tmp_path / "big.csv").write_text(f"x\n{2**64 - 1}\n")
+    big = identity(tmp_path / "big.onnx", TensorProto.UINT64)
+    assert run(churon, "run", big, "-i", tmp_path / "big.csv", "--json")["outputs"] == {"y": [2**64 - 1]}
+    (tmp_path / "big.csv").write_text(f"x\n{2**64}\n")
+    assert f"expected 0 to {2**64 - 1}, got '{2**64}'" in run(churon, "run", big, "-i", tmp_path / "big.csv", ok=2)
+
+
+@pytest.mark.parametrize("name, text", [("x.csv", "a,b\n"), ("x.json", "[]"), ("x.jsonl", "\n\n")])
+def test_no_records_are_said_to_be_none(churon, two, tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    p = subprocess.run([churon, "run", two, "-i", tmp_path / name, "--json"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 0 and "0 records" in p.stderr and json.loads(p.stdout)["outputs"] in ([], {"c": []})
+    p = subprocess.run([churon, "run", two, "-i", tmp_path / name, "--quiet"], capture_output=True, text=True, timeout=60)
+    assert p.returncode == 0 and not p.stderr
+
+
+def test_faults_of_lines_say_which(churon, linear, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"X": [[1, 2, 3]]}\n\n{"X": [[1, 2]]}\n')
+    assert "x.jsonl:3: input 'X': expected dimension 1" in run(churon, "run", linear, "-i", tmp_path / "x.jsonl", ok=2)
+    (tmp_path / "x.jsonl").write_text('{"X": [[1, 2, 3]]}\n{"X": [[1, 2\n')
+    assert "x.jsonl:2: line 1: expected JSON" in run(churon, "run", linear, "-i", tmp_path / "x.jsonl", ok=2)
+    (tmp_path / "x.jsonl").write_text('[{"X": [[1, 2, 3]]}]\n')
+    assert "x.jsonl:1: record: expected an object of inputs, got a list" in run(churon, "run", linear, "-i", tmp_path / "x.jsonl", ok=2)
+    told = run(churon, "run", linear, "--record", '[{"X": [[1, 2, 3]]}, {"X": [[1, 2]]}]', ok=2)
+    assert "field --record: record 2: input 'X'" in told
+
+
+def test_files_of_several_records_have_numbers(churon, tmp_path):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"])
+    outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in ("a/b", "a:b")]
+    nodes = [helper.make_node("Identity", ["x"], ["a/b"]), helper.make_node("Neg", ["x"], ["a:b"])]
+    m = save(tmp_path / "m.onnx", nodes, [x], outs)
+    one = run(churon, "run", m, "--record", '{"x": [1]}', "--output-dir", tmp_path / "one", "--json")["outputs"]
+    assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["a_b.npy", "a_b_1.npy"]
+    assert np.load(one["a/b"]["file"]).tolist() == [1] and np.load(one["a:b"]["file"]).tolist() == [-1]
+    (tmp_path / "x.jsonl").write_text('{"x": [1]}\n{"x": [2]}\n')
+    for source in (["--record", '[{"x": [1]}, {"x": [2]}]'], ["-i", tmp_path / "x.jsonl"]):
+        folder = tmp_path / f"several{len(source[1:])}{source[0]}"
+        run(churon, "run", m, *source, "--output-dir", folder, "--json")
+        assert sorted(p.name for p in folder.iterdir()) == ["0_a_b.npy", "0_a_b_1.npy", "1_a_b.npy", "1_a_b_1.npy"]
+        assert np.load(folder / "1_a_b.npy").tolist() == [2]
+
+
+def test_wrong_options_are_wrong_usage_everywhere(churon, linear, two, tmp_path):
+    record = ["--record", '{"X": [[1, 2, 3]]}']
+    assert "field --no-pass: expected a pass or 'all', got 'softmx'. Did you mean 'softmax'?" in \
+        run(churon, "run", linear, *record, "--no-pass", "softmx", ok=2)
+    assert "field --no-pass" in run(churon, "verify", "--onnx-suite", tmp_path, "--no-pass", "x", ok=2)
+    for command in (["run", linear, *record], ["inspect", linear], ["verify", linear], ["bench", linear], ["serve", linear]):
+        assert "provider: expected cpu" in run(churon, *command, "--provider", "tpu", ok=2), command
+    for shape, part in [("X=2x", "expected NAME=1x3x224x224"), ("X=" + "9" * 20 + "x3", "X=99999999999999999999x3'"),
+                        ("Q=1", "with the name of an input"), ("X=1x-3", "expected NAME=1x3x224x224")]:
+        for command in ("bench", "verify"):
+            assert part in run(churon, command, linear, "--shape", shape, ok=2)
+    assert "each input once" in run(churon, "bench", linear, "--shape", "X=1x3", "--shape", "X=2x3", ok=2)
+    # a model that does not run is refused (1), whatever the command
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy")
+    other = save(tmp_path / "other.onnx", [helper.make_node("Frobnicate", ["x"], ["y"])], [x], [y])
+    for command in (["run", other, "--record", '{"x": [1]}'], ["verify", other], ["bench", other], ["serve", two, other],
+                    ["verify", two, "--against", other]):
+        told = run(churon, *command, ok=1)
+        assert "Frobnicate" in told and ("other.onnx" in told) == (two in command), told
+
+
+def test_open_dimensions_are_asked_for(churon, tmp_path):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "H", "W"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    m = save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"])], [x], [y],
+             [numpy_helper.from_array(np.ones((4, 3, 5, 5), np.float32), "w")])
+    for command in ("bench", "verify"):
+        assert "say them with --shape x=1x3xNxN" in run(churon, command, m, ok=2)
+        run(churon, command, m, "--shape", "x=1x3x8x8", "--json", *(["--reps", "3"] if command == "bench" else []))
+
+
+def test_random_operators_draw_alike_where_asked(churon, tmp_path):
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "xyz"]
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["r"]), helper.make_node("RandomUniformLike", ["x"], ["u"]),
+             helper.make_node("Add", ["x", "r"], ["y"]), helper.make_node("Add", ["r", "u"], ["z"])]
+    m = save(tmp_path / "m.onnx", nodes, ports[:1], ports[1:])
+    record = ["--record", '[{"x": [0, 0]}, {"x": [0, 0]}]', "--json"]
+    seen = [json.dumps(run(churon, "run", m, *record, "--seed", s)["outputs"]) for s in (7, 7, 8)]
+    first, second = json.loads(seen[0])
+    assert seen[0] == seen[1] != seen[2] and first != second and first["y"] != first["z"]
+    assert run(churon, "run", m, *record, "--seed", 7)["provenance"]["seed"] == 7
+    free = [json.dumps(run(churon, "run", m, *record)["outputs"]) for _ in range(2)]
+    assert free[0] != free[1]
+    told = run(churon, "verify", m, "--passes", "--nodes", "--json")
+    assert told["same"] and all(o["max_abs"] == 0 for o in told["outputs"] + told["passes"])
+
+
+def ill_conditioned(path, before, gain):
+    """y = x (before W) gain; z = 1 / (variance of y's nearly equal numbers): what roundings move by far."""
+    w = np.linspace(0.1, 0.1003, 4, dtype=np.float32) * np.linspace(1, 1.5, 8, dtype=np.float32)[:, None] * np.float32(before)
+    constants = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array(1e-9, np.float32), "e"),
+                 numpy_helper.from_array(np.array([gain], np.float32), "g")]
+    nodes = [helper.make_node("MatMul", ["x", "w"], [f"t{before}"]), helper.make_node("Mul", [f"t{before}", "g"], ["y"]),
+             helper.make_node("Mul", ["y", "y"], ["yy"]), helper.make_node("ReduceMean", ["yy"], ["m2"], axes=[1], keepdims=1),
+             helper.make_node("ReduceMean", ["y"], ["m"], axes=[1], keepdims=1), helper.make_node("Mul", ["m", "m"], ["mm"]),
+             helper.make_node("Sub", ["m2", "mm"], ["v"]), helper.make_node("Abs", ["v"], ["v0"]), helper.make_node("Add", ["v0", "e"], ["v1"]),
+             helper.make_node("Reciprocal", ["v1"], ["z"])]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 8])
+    out = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "yz"]
+    return save(path, nodes, [x], out, constants)
+
+
+def test_roundings_are_no_difference_and_differences_are(churon, tmp_path):
+    a, b, c = (ill_conditioned(tmp_path / f"{n}.onnx", *g) for n, g in (("a", (1, 0.7)), ("b", (0.7, 1)), ("c", (1, 0.707))))
+    told = run(churon, "verify", a, "--against", b, "--batch", 64, "--json")
+    z = told["outputs"][1]
+    assert told["same"] and z["ok"] and z["max_rel"] > 1e-3 and "roundings alone move it by" in z["why"]
+    p = subprocess.run([churon, "verify", a, "--against", c, "--json"], capture_output=True, text=True, timeout=60)
+    told = json.loads(p.stdout)
+    assert p.returncode == 1 and not told["same"] and not told["outputs"][0]["ok"]
 
 
 def test_inspect(churon, linear):

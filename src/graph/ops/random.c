@@ -5,6 +5,7 @@
  * thread. With a seed attribute every run gives the same; without one no two runs do. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "graph/ir.h"
 #include "graph/ops/move.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/types.h"
@@ -14,9 +15,10 @@
 #include <string.h>
 
 typedef struct random_state {
-    int64_t type; /* of the output; 0: that of the input */
-    bool seeded, normal;
+    int64_t type;                       /* of the output; 0: that of the input */
+    bool seeded, drawn_in_turn, normal; /* drawn_in_turn: from `seed` and the number of draws before */
     uint64_t seed;
+    atomic_uint_fast64_t draws;
     float a, b; /* mean and scale, or low and high */
     int64_t samples;
     size_t rank;
@@ -44,9 +46,12 @@ static double unit(uint32_t high, uint32_t low) {
     return (double)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53;
 }
 
-static uint64_t seed_of(const random_state *s) {
-    static atomic_uint_fast64_t runs; /* relaxed: only that no two runs take the same number */
+static uint64_t seed_of(random_state *s) {
+    static atomic_uint_fast64_t runs; /* relaxed, as `draws`: only that no two runs take the same number */
     if (s->seeded) return s->seed;
+    if (s->drawn_in_turn)
+        return s->seed +
+               atomic_fetch_add_explicit(&s->draws, 1, memory_order_relaxed) * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t n = atomic_fetch_add_explicit(&runs, 1, memory_order_relaxed) + 1;
     double now = clock_seconds();
     uint64_t bits;
@@ -55,6 +60,14 @@ static uint64_t seed_of(const random_state *s) {
 }
 
 /* ---- prepare ------------------------------------------------------------------------------------------ */
+
+/* FNV-1a, so that nodes of one graph do not draw the same. */
+static uint64_t seed_of_node(const op_node *n, uint64_t seed) {
+    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ seed;
+    for (const char *p = n->n_outputs && n->outputs[0] ? n->outputs[0]->name : n->name; *p; p++)
+        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    return h;
+}
 
 static status new_state(op_node *n, random_state **out, error *err) {
     *out = mem_calloc(1, sizeof **out);
@@ -67,6 +80,9 @@ static status new_state(op_node *n, random_state **out, error *err) {
     uint32_t bits;
     memcpy(&bits, &seed, sizeof bits);
     s->seed = bits;
+    if (s->seeded || !n->graph->program->seeded) return CHURON_OK;
+    s->drawn_in_turn = true;
+    s->seed = seed_of_node(n, n->graph->program->seed);
     return CHURON_OK;
 }
 
@@ -153,7 +169,7 @@ static status infer_multinomial(op_shapes *s, error *err) {
 /* ---- run ---------------------------------------------------------------------------------------------- */
 
 typedef struct random_job {
-    const random_state *s;
+    random_state *s;
     const tensor *x;
     tensor *out;
     uint64_t seed;

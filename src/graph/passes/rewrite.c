@@ -178,7 +178,9 @@ status rewrite_constant(rewriter *w, const char *name, tensor t, ir_value **out,
 
 status rewrite_value(rewriter *w, const char *name, elem type, size_t rank, const dim *dims, ir_value **out,
                      error *err) {
-    *out = ir_value_new(w->g, name);
+    const char *own =
+        arena_printf(&w->program->memory, "%s~", name); /* a value of the file may be called so */
+    *out = own ? ir_value_new(w->g, own) : NULL;
     if (!*out) return ir_no_memory(err);
     (*out)->type = (onnx_type){.kind = ONNX_TENSOR, .type = type};
     return ir_value_set_shape(*out, rank, dims, err);

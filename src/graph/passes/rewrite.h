@@ -95,7 +95,7 @@ bool node_reads_function(const op_node *n, node_function *out); /* false: it is 
 
 /* A new constant; takes over the reference of t. */
 MUST_USE status rewrite_constant(rewriter *w, const char *name, tensor t, ir_value **out, error *err);
-/* A new value of a type and shape that a new node will write. */
+/* A new value of a type and shape that a new node will write; its name is `name` and a mark. */
 MUST_USE status rewrite_value(rewriter *w, const char *name, elem type, size_t rank, const dim *dims,
                               ir_value **out, error *err);
 /* A node of our own table, standing right before `at` (or behind it), which may be new itself; state is the
