@@ -365,6 +365,7 @@ static const op_def rows[] = {
     UNARY_1_22("Selu"),
     UNARY("Celu", 12, 27, ELEM_BIT(ELEM_F32)),
     UNARY("Celu", 28, 0, ELEMS_FLOAT),
+    UNARY("ThresholdedRelu", 1, 9, TYPES_FLOAT_OLD), /* an experiment then */
     UNARY_22("ThresholdedRelu", 10),
     UNARY_1("Sigmoid"),
     UNARY_1_22("HardSigmoid"),

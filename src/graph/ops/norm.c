@@ -10,7 +10,7 @@
 
 typedef struct norm_state {
     float epsilon, alpha, beta, bias;
-    bool spatial;
+    bool spatial, mean_only;
     int64_t groups, size, axis;
     const int64_t *axes; /* borrowed from the model */
     size_t n_axes;
@@ -274,6 +274,26 @@ static status mvn_prepare(op_node *n, error *err) {
     return CHURON_OK;
 }
 
+/* Before 9, images alone: a channel of all of them, or everything; the variance may stay. */
+static status old_mvn_prepare(op_node *n, error *err) {
+    static const int64_t channel[] = {0, 2, 3}, across[] = {0, 1, 2, 3};
+    norm_state *st = nn_state(n, sizeof *st, err);
+    if (!st) return CHURON_NO_MEMORY;
+    bool all, variance;
+    TRY(op_attr_bool(n, "across_channels", false, &all, err));
+    TRY(op_attr_bool(n, "normalize_variance", true, &variance, err));
+    st->axes = all ? across : channel, st->n_axes = all ? 4 : 3, st->mean_only = !variance;
+    return CHURON_OK;
+}
+
+static status old_mvn_infer(op_shapes *s, error *err) {
+    bool known;
+    size_t rank;
+    const dim *x;
+    TRY(nn_rank(s, 0, 4, 4, "input", &known, &rank, &x, err));
+    return infer_same(s, err);
+}
+
 static status mvn_infer(op_shapes *s, error *err) {
     const norm_state *st = shapes_state(s);
     size_t rank, axis;
@@ -322,7 +342,7 @@ static status mvn_run(op_run *r, error *err) {
     for (size_t i = 0; i < x->count; i++)
         square[group[i]] += (v[i] - mean[group[i]]) * (v[i] - mean[group[i]]);
     for (size_t i = 0; i < x->count; i++)
-        out[i] = (v[i] - mean[group[i]]) / (sqrt(square[group[i]] / each) + 1e-9);
+        out[i] = (v[i] - mean[group[i]]) / (st->mean_only ? 1 : sqrt(square[group[i]] / each) + 1e-9);
     real_done(y, ELEM_F64, to);
     return CHURON_OK;
 }
@@ -357,6 +377,7 @@ static const op_def rows[] = {
     ROW_WITH(0, "LRN", 13, 0, "T>T", lrn_prepare, lrn_infer, lrn_run, {'T', ELEMS_FLOAT}),
     ROW("LpNormalization", 1, 21, "T>T", lp_prepare, lp_infer, lp_run, {'T', NN_F3}),
     ROW("LpNormalization", 22, 0, "T>T", lp_prepare, lp_infer, lp_run, {'T', ELEMS_FLOAT}),
+    ROW("MeanVarianceNormalization", 1, 8, "T>T", old_mvn_prepare, old_mvn_infer, mvn_run, {'T', NN_F3}),
     ROW("MeanVarianceNormalization", 9, 12, "T>T", mvn_prepare, mvn_infer, mvn_run, {'T', NN_F3}),
     ROW("MeanVarianceNormalization", 13, 0, "T>T", mvn_prepare, mvn_infer, mvn_run, {'T', ELEMS_FLOAT}),
 };

@@ -299,10 +299,14 @@ static int64_t nearest_index(const resize_state *st, const resize_plan *p, size_
     return !(f > 0) ? 0 : f >= (float)most ? most : (int64_t)f;
 }
 
+/* In f32, one rounding after another, so that a crop which ends on the last element is inside, as elsewhere.
+ */
 static bool is_outside(const resize_state *st, const resize_plan *p, size_t a, int64_t y) {
     if (st->map != MAP_CROP) return false;
-    double x = source_of(st, p, a, y);
-    return x < 0 || x > (double)(p->in[a] - 1);
+    const float begin = (float)p->roi_begin[a], end = (float)p->roi_end[a], last = (float)(p->in[a] - 1);
+    const float x = p->out[a] > 1 ? begin * last + (float)y * (end - begin) * last / (float)(p->out[a] - 1)
+                                  : 0.5F * (begin + end) * last;
+    return x < 0 || x > last;
 }
 
 /* ---- nearest ---------------------------------------------------------------------------------------- */
