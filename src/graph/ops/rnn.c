@@ -2,8 +2,10 @@
  *
  * The inputs' products of all steps are one matrix product; each step adds the state's. Constant weights are
  * packed once. A sequence that is over keeps its state and leaves zeros in Y; a backward direction begins at
- * its own end. DynamicQuantizeLSTM of com.microsoft holds W and R as bytes, [directions, inputs, gates]: they
- * become f32 (where they are constant, once); inputs and states are not rounded to bytes here. */
+ * its own end. What goes into any function is clipped, the cell before h too, as the standard says (ONNX
+ * Runtime leaves that one out). DynamicQuantizeLSTM of com.microsoft holds W and R as bytes, [directions,
+ * inputs, gates]: they become f32 (where they are constant, once); inputs and states are not rounded to bytes
+ * here. */
 #include "graph/ops/rnn.h"
 #include "base/mem.h"
 #include "graph/ops/gemm.h"
