@@ -775,12 +775,12 @@ def branch(g):
 TABLE = [(conv, 6), (conv_transpose, 1), (pool, 2), (norm, 1), (activation, 3), (pieces, 2), (arithmetic, 4),
          (residual, 2), (repeated, 1), (product, 3), (concat, 2), (split, 1), (slice_, 1), (transpose, 1), (reshape, 3), (reduce, 1),
          (normalized, 1), (norm_in_pieces, 0.8), (softmax_in_pieces, 0.5), (attention, 0.8), (resize, 0.6), (pad, 1), (branch, 0.7)]
-WEIGHTS = np.array([w for _, w in TABLE], float)
 
 
-def make(seed):
+def make(seed, table=TABLE):
     """(model, inputs by name, additions of the largest sum)."""
     g = Graph(seed)
+    weights = np.array([w for _, w in table], float)
     channels = g.pick([1, 3, 4, 8, 16, 16, 17, 32])
     style = g.pick(["image", "image", "image", "image", "row", "line", "volume"])
     n = g.pick([1, 1, 2, 3])
@@ -799,11 +799,12 @@ def make(seed):
     wanted, tries = g.integer(5, 25), 0
     while len(g.nodes) < wanted and tries < 200:
         tries += 1
-        f = TABLE[g.rng.choice(len(TABLE), p=WEIGHTS / WEIGHTS.sum())][0]
-        before = (len(g.nodes), len(g.weights), len(g.pool))
+        f = table[g.rng.choice(len(table), p=weights / weights.sum())][0]
+        before = (len(g.nodes), len(g.weights), len(g.pool), set(g.consumed))
         y = f(g)
         if y is None:  # what it began stays out
             del g.nodes[before[0]:], g.weights[before[1]:], g.pool[before[2]:]
+            g.consumed = before[3]
             continue
         g.add(y)
     made = [v for v in g.pool if v.name not in g.feeds]
