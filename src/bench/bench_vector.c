@@ -144,6 +144,37 @@ static void run_winograd_output(const row_data *d) {
     d->k->winograd_output(d->x, 512, d->w, NULL, 0, 0.0f, INFINITY, d->y, 56 * 16);
 }
 
+/* n bytes of 64 channels of 3x3 taps, of a maximum, of a sum of two, through a table. */
+static void run_qdepthwise_row(const row_data *d) {
+    enum { TAPS = 12 };
+    const size_t row = d->n + 128;
+    ptrdiff_t taps[TAPS] = {0};
+    for (size_t t = 0; t < 9; t++) taps[t] = (ptrdiff_t)(t / 3 * row + t % 3 * 64);
+    const qdepthwise q = {.channels = 64,
+                          .x_step = 64,
+                          .taps = TAPS,
+                          .tap = taps,
+                          .w = (const int8_t *)d->w,
+                          .offset = (const int32_t *)(const void *)d->w,
+                          .scale = d->x,
+                          .high = 255};
+    d->k->qdepthwise_row(&q, (const uint8_t *)d->x, (uint8_t *)d->y, d->n / 64);
+}
+static void run_qpool_row(const row_data *d) {
+    const size_t row = d->n + 128;
+    ptrdiff_t taps[9];
+    for (size_t t = 0; t < 9; t++) taps[t] = (ptrdiff_t)(t / 3 * row + t % 3 * 64);
+    const qpool q = {.channels = 64, .x_step = 64, .taps = 9, .tap = taps};
+    d->k->qpool_row(&q, (const uint8_t *)d->x, (uint8_t *)d->y, d->n / 64);
+}
+static void run_qpair(const row_data *d) {
+    const qpair q = {.a_factor = 0.7f, .b_factor = 0.4f, .a_zero = 3, .b_zero = 120, .y_zero = 9};
+    d->k->qpair(&q, (const uint8_t *)d->x, (const uint8_t *)d->w, (uint8_t *)d->y, d->n);
+}
+static void run_lookup(const row_data *d) {
+    d->k->lookup((const uint8_t *)d->w, (const uint8_t *)d->x, (uint8_t *)d->y, d->n);
+}
+
 /* streams: arrays of n floats that are read. Kernels of few operations a value have the nearest memory that
  * the bounds know as theirs; for short rows, which lie nearer, none is claimed. */
 static const struct row_case {
@@ -177,6 +208,10 @@ static const struct row_case {
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
     {"pool_row 3x3 of 56", 896, 0, run_pool_row},
     {"lrn_pixel 5 of 192", 192, 0, run_lrn_pixel},
+    {"qdepthwise_row 3x3 of 28", 1792, 0, run_qdepthwise_row},
+    {"qpool_row 3x3 of 28", 1792, 0, run_qpool_row},
+    {"qpair 4096", 4096, 0, run_qpair},
+    {"lookup 4096", 4096, 0, run_lookup},
     {"winograd_input 6x6", 576, 0, run_winograd_input},
     {"winograd_output 4x4", 256, 0, run_winograd_output},
     {"forest_u8 16384 nodes", 16384, 0, run_forest_u8},

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "kernel/fft.h"
 #include "kernel/image.h"
+#include "kernel/qimage.h"
 #include "tensor/dtype.h"
 
 typedef enum kernel_isa { KERNEL_REF, KERNEL_AVX2, KERNEL_AVX512, KERNEL_ISA_COUNT } kernel_isa;
@@ -233,6 +234,13 @@ typedef struct kernels {
     /* y = (float)x * scale, rounded likewise, + zero, to [low, high]: of int8 or uint8. NaN gives zero. */
     void (*requantize)(const int32_t *x, const float *scale, size_t n, int32_t zero, int32_t low,
                        int32_t high, uint8_t *y);
+    /* n pixels of a depthwise convolution, of a pool; n values of a sum or product (qimage.h). Channels and
+     * values of a tap that exist are read, no more. y may be a or b. */
+    void (*qdepthwise_row)(const qdepthwise *d, const uint8_t *x, uint8_t *y, size_t n);
+    void (*qpool_row)(const qpool *p, const uint8_t *x, uint8_t *y, size_t n);
+    void (*qpair)(const qpair *p, const uint8_t *a, const uint8_t *b, uint8_t *y, size_t n);
+    /* y[i] = table[x[i]], of 256 bytes. y may be x. */
+    void (*lookup)(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t n);
     /* One row of a depthwise convolution over a block of 16 channels: y[i] = sum over taps t of x[i*x_step +
      * tap[t]] * w[t], each a vector of 16; then + bias, + add, then the limits. taps ascending, one chain of
      * fused multiply-adds. bias and add may be NULL; add has y's layout. */

@@ -74,22 +74,32 @@ static size_t slice_begin(size_t rows, size_t slices, size_t s) {
 }
 
 static void run_tile(const kernels *k, const qgemm *g, size_t i, size_t rows, size_t p, size_t panels) {
+    static const ptrdiff_t whole[1] = {0};
     const size_t j = p * QGEMM_PANEL, columns = g->n - (p + panels - 1) * QGEMM_PANEL;
-    const size_t panel = qgemm_padded(g->k) * QGEMM_PANEL;
+    const size_t n_parts = g->part ? g->n_parts : 1,
+                 quads = g->part ? g->part_quads : qgemm_padded(g->k) / QGEMM_QUAD;
+    const size_t panel = n_parts * quads * QGEMM_QUAD * QGEMM_PANEL;
     const qgemm_tile t = {.a = g->a + i * g->a_row,
                           .a_row = g->a_row,
-                          .quads = qgemm_padded(g->k) / QGEMM_QUAD,
+                          .part = g->part ? g->part : whole,
+                          .n_parts = n_parts,
+                          .quads = quads,
                           .b = g->b + p * panel,
                           .b_panel = panel,
                           .sums = g->sums ? g->sums + i * g->c_row + j : NULL,
-                          .y = g->sums ? NULL : g->y + i * g->c_row + j,
+                          .y = g->sums || !g->y ? NULL : g->y + i * g->c_row + j,
+                          .bytes = g->sums || g->y ? NULL : g->bytes + i * g->c_row + j,
+                          .offset = g->offset ? g->offset + j : NULL,
+                          .y_zero = g->y_zero,
+                          .y_low = g->y_low,
+                          .y_high = g->y_high,
                           .c_row = g->c_row,
                           .mask = (uint16_t)(columns < QGEMM_PANEL ? (1u << columns) - 1u : 0xffffu),
-                          .b_sums = g->b_sums + j,
+                          .b_sums = g->b_sums ? g->b_sums + j : NULL,
                           .b_zero = g->b_zero ? g->b_zero + j : NULL,
-                          .a_zero = g->a_zero + i,
+                          .a_zero = g->a_zero ? g->a_zero + i : NULL,
                           .a_rest = g->b_zero ? g->a_rest + i : NULL,
-                          .a_scale = g->sums ? NULL : g->a_scale + i,
+                          .a_scale = g->sums || !g->y ? NULL : g->a_scale + i,
                           .b_scale = g->sums ? NULL : g->b_scale + j,
                           .bias = g->bias ? g->bias + j : NULL,
                           .add = g->add ? g->add + i * g->add_row + j : NULL,

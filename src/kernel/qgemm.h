@@ -10,7 +10,12 @@
  * rounded up with zeros, and the sum of every column is kept.
  *
  * sum(i, j) = dot - a_zero[i] * b_sums[j] - b_zero[j] * a_rest[i].
- * f32: (float)sum * (a_scale[i] * b_scale[j]) + bias[j] + add, then the limits, every step rounded. */
+ * f32: (float)sum * (a_scale[i] * b_scale[j]) + bias[j] + add, then the limits, every step rounded.
+ * uint8: (float)(dot + offset[j] - b_zero[j] * a_rest[i]) * b_scale[j] to nearest, ties to even, + y_zero, to
+ * [y_low, y_high]; scales are finite.
+ *
+ * A row need not lie together: with `part` it is n_parts runs of part_quads * 4 bytes (a convolution's rows
+ * of taps), and so is k of B. */
 #ifndef KERNEL_QGEMM_H
 #define KERNEL_QGEMM_H
 
@@ -26,6 +31,8 @@ typedef struct qgemm {
     const uint8_t
         *a; /* row i: qgemm_padded(k) readable bytes at a + i*a_row; those beyond k may be anything */
     size_t a_row;
+    const ptrdiff_t *part; /* [n_parts]: bytes from a row's beginning; NULL: one run of k values */
+    size_t n_parts, part_quads;
     const int8_t *b; /* packed, 64-byte aligned */
     /* Of columns: [n rounded up to 16]. b_zero may be NULL: all 0. */
     const int32_t *b_sums, *b_zero;
@@ -33,6 +40,9 @@ typedef struct qgemm {
     const int32_t *a_rest; /* [m]: the sum of a row's (a - a_zero); not read if b_zero is NULL */
     int32_t *sums;         /* element (i, j) at i*c_row + j; or NULL, and: */
     float *y;
+    uint8_t *bytes;        /* where both are NULL; a_zero, b_sums and a_scale are not read then */
+    const int32_t *offset; /* [n rounded up to 16] */
+    uint8_t y_zero, y_low, y_high;
     size_t c_row;
     const float *a_scale, *b_scale; /* [m], [n rounded up to 16] */
     const float *bias;              /* [n rounded up to 16], or NULL */
@@ -66,11 +76,16 @@ void qgemm_run(const kernels *k, const qgemm *g, size_t m0, size_t m1, size_t p0
 /* A tile of rows and panels over all of K; pointers are those of its first row and panel. */
 struct qgemm_tile {
     const uint8_t *a;
-    size_t a_row, quads;
+    size_t a_row;
+    const ptrdiff_t *part;
+    size_t n_parts, quads; /* quads of a part */
     const int8_t *b;
     size_t b_panel; /* bytes to the next panel */
-    int32_t *sums;  /* or NULL: y */
+    int32_t *sums;  /* or NULL: y, or NULL: bytes */
     float *y;
+    uint8_t *bytes;
+    const int32_t *offset;
+    uint8_t y_zero, y_low, y_high;
     size_t c_row;
     uint16_t mask; /* columns of the last panel that exist */
     const int32_t *b_sums, *b_zero, *a_zero, *a_rest;

@@ -686,6 +686,7 @@ def steps(churon, folder, net, y, scale):
 
 
 ENDS = {"QuantizeLinear": 1, "DequantizeLinear": 1}
+TURNS = {"ToLast": 1, "FromLast": 1}
 
 
 @pytest.mark.parametrize("axis, kind, bias, relu", [(None, np.int8, True, False), (0, np.int8, True, True), (0, np.int8, False, False),
@@ -696,7 +697,7 @@ def test_quantized_convolution(churon, tmp_path, axis, kind, bias, relu):
     w, scale = n.byte_weights(12, 8, 3, 3, axis=axis, kind=kind)
     y = n.op("Conv", x, w, *([n.bias(12, 0.0213, scale)] if bias else []), pads=[1, 1, 1, 1], strides=[2, 1])
     y = n.through(n.op("Relu", y) if relu else y, 0.0317, zero=0 if relu else 128)
-    assert steps(churon, tmp_path, n, y, 0.0317) == {"QLinearConv": 1, **ENDS}
+    assert steps(churon, tmp_path, n, y, 0.0317) == {"QuantizedConv": 1, **TURNS, **ENDS}
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
@@ -744,10 +745,119 @@ def test_what_is_not_computed_on_integers(churon, tmp_path, what):
         out = n.through(z, 0.0317, zero=128)  # Relu, and then negative steps: saturation is not the same
     if what == "read":
         out = n.op("Add", out, n.op("Mul", y, n.scalar(1e-6)))
-    assert "QLinearConv" not in steps(churon, tmp_path, n, out, 0.0317)
+    assert not {"QLinearConv", "QuantizedConv"} & steps(churon, tmp_path, n, out, 0.0317).keys()
 
 
-def test_bytes_with_other_scales_are_not_moved(churon, tmp_path):
+def test_bytes_with_other_scales_are_moved_and_looked_up(churon, tmp_path):
     n = Quantized()
     y = n.through(n.op("Transpose", n.through(n.input(3, 4), 0.0213), perm=[1, 0]), 0.0317)
-    assert steps(churon, tmp_path, n, y, 1e-9)["QuantizeLinear"] == 2
+    assert steps(churon, tmp_path, n, y, 1e-9) == {"Transpose": 1, "Table": 1, **ENDS}
+
+
+# ---- images of 8 bits ------------------------------------------------------------------------------------
+
+
+def conv8(n, x, channels, out, kernel=3, x_scale=0.0213, y_scale=0.0317, groups=1, kind=np.uint8, w_kind=np.int8, zero=128, **attrs):
+    w, scale = n.byte_weights(out, channels // groups, kernel, kernel, axis=0 if w_kind is np.int8 else None, kind=w_kind)
+    pad = kernel // 2
+    y = n.op("Conv", x, w, n.bias(out, x_scale, scale), pads=[pad] * 4, group=groups, **attrs)
+    return n.through(y, y_scale, kind=kind, zero=zero)
+
+
+@pytest.mark.parametrize("kind, w_kind", [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8), (np.int8, np.uint8)])
+@pytest.mark.parametrize("groups, stride", [(1, 1), (1, 2), (3, 1), (24, 1), (24, 2)])
+def test_quantized_image_convolutions(churon, tmp_path, kind, w_kind, groups, stride):
+    n = Quantized()
+    zero = -7 if kind is np.int8 else 100
+    x = n.through(n.input(2, 24, 9, 7), 0.0213, kind=kind)
+    y = conv8(n, x, 24, 24, groups=groups, kind=kind, w_kind=w_kind, zero=zero, strides=[stride, stride])
+    y = conv8(n, y, 24, 40, kernel=1, x_scale=0.0317, kind=kind, w_kind=w_kind, zero=zero)
+    got = steps(churon, tmp_path, n, y, 0.0317)
+    if groups == 24 and w_kind is np.uint8:  # each channel for itself: weights with zero points go the general way
+        assert got["QLinearConv"] == 1 and got["QuantizedConv"] == 1
+    else:
+        assert got == {"QuantizedConv": 2, **TURNS, **ENDS}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_residual_joins_its_convolution(churon, tmp_path, kind, first):
+    n = Quantized()
+    zero = -7 if kind is np.int8 else 100
+    x = conv8(n, n.through(n.input(2, 8, 9, 7), 0.0213, kind=kind), 8, 24, kind=kind, zero=zero)
+    y = conv8(n, x, 24, 24, x_scale=0.0317, kind=kind, zero=zero)
+    y = n.op("Add", x, y) if first else n.op("Add", y, x)
+    y = n.through(n.op("Relu", y), 0.0417, kind=kind, zero=-128 if kind is np.int8 else 0)
+    assert steps(churon, tmp_path, n, y, 0.0417) == {"QuantizedConv": 2, **TURNS, **ENDS}
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("op, attrs", [
+    ("MaxPool", dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])),
+    ("MaxPool", dict(kernel_shape=[2, 3], strides=[2, 1], ceil_mode=1)),
+    ("AveragePool", dict(kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 1])),
+    ("AveragePool", dict(kernel_shape=[3, 2], strides=[1, 1], pads=[1, 0, 1, 1], count_include_pad=1)),
+    ("GlobalAveragePool", {}),
+])
+def test_quantized_pools(churon, tmp_path, kind, op, attrs):
+    n = Quantized()
+    zero = -7 if kind is np.int8 else 100
+    x = conv8(n, n.through(n.input(2, 8, 9, 7), 0.0213, kind=kind), 8, 24, kind=kind, zero=zero)
+    scale = 0.0317 if op == "MaxPool" else 0.0213
+    y = n.through(n.op(op, x, **attrs), scale, kind=kind, zero=zero)
+    assert steps(churon, tmp_path, n, y, scale) == {"QuantizedConv": 1, "QuantizedPool": 1, **TURNS, **ENDS}
+
+
+def test_quantized_channels_join_and_repeat(churon, tmp_path):
+    n = Quantized()
+    x = conv8(n, n.through(n.input(2, 8, 5, 6), 0.0213), 8, 24)
+    a, b = conv8(n, x, 24, 10, kernel=1, x_scale=0.0317), conv8(n, x, 24, 20, x_scale=0.0317, y_scale=0.0511)
+    y = n.through(n.op("Concat", a, b, x, axis=1), 0.0317, zero=128)
+    y = n.through(n.op("Resize", y, "", n.tensor(np.array([1, 1, 2, 2], np.float32)), mode="nearest",
+                       coordinate_transformation_mode="asymmetric", nearest_mode="floor"), 0.0317, zero=128)
+    assert steps(churon, tmp_path, n, y, 0.0317) == {"QuantizedConv": 3, "Join": 1, "RepeatPixels": 1, **TURNS, **ENDS}
+
+
+def test_quantized_channels_are_shuffled(churon, tmp_path):
+    n = Quantized()
+    y = conv8(n, n.through(n.input(2, 8, 5, 6), 0.0213), 8, 24)
+    y = n.through(n.op("Reshape", y, n.ints(2, 3, 8, 5, 6)), 0.0317, zero=128)
+    y = n.through(n.op("Transpose", y, perm=[0, 2, 1, 3, 4]), 0.0317, zero=128)
+    y = n.through(n.op("Reshape", y, n.ints(2, 24, 5, 6)), 0.0317, zero=128)
+    assert steps(churon, tmp_path, n, y, 0.0317) == {"QuantizedConv": 1, "Pick": 1, **TURNS, **ENDS}
+
+
+def test_functions_of_a_byte_are_tables(churon, tmp_path):
+    """HardSwish in pieces, each quantized; ONNX Runtime without optimizer gives the same bytes."""
+    n = Quantized()
+    x = n.through(n.input(2, 8, 5, 6, low=-5.0, high=5.0), 0.0413, zero=120)
+    y = n.through(n.op("Clip", n.through(n.op("Add", x, n.scalar(3.0)), 0.0513), n.scalar(0.0), n.scalar(6.0)), 0.0241, zero=0)
+    y = n.through(n.op("Mul", x, y), 0.0813, zero=40)
+    y = n.through(n.op("Div", y, n.scalar(6.0)), 0.0213, zero=40)
+    assert steps(churon, tmp_path, n, y, 1e-9) == {"Table": 1, **ENDS}
+
+
+@pytest.mark.parametrize("shape, constant", [((2, 8, 5, 6), (8, 1, 1)), ((2, 8, 5, 6), (1, 8, 1, 1)), ((3, 7, 12), (12,))])
+def test_functions_of_a_byte_and_its_channel_are_tables(churon, tmp_path, shape, constant):
+    n = Quantized()
+    x = n.through(n.input(*shape), 0.0213)
+    y = n.through(n.op("Mul", x, n.floats(*constant)), 0.0213, zero=128)
+    y = n.through(n.op("Sigmoid", n.op("Add", y, n.through(n.floats(*constant), 0.01))), 0.0041, zero=3)
+    assert steps(churon, tmp_path, n, y, 0.0041) == {"Table": 1, **ENDS}
+
+
+def test_a_normalization_between_bytes_is_a_table(churon, tmp_path):
+    n = Quantized()
+    x = conv8(n, n.through(n.input(2, 8, 5, 6), 0.0213), 8, 24)
+    y = n.op("BatchNormalization", x, n.floats(24, low=0.5, high=1.5), n.floats(24), n.floats(24), n.floats(24, low=0.5, high=1.5))
+    y = n.through(n.op("Relu", y), 0.0317, zero=0)
+    assert steps(churon, tmp_path, n, y, 0.0317) == {"QuantizedConv": 1, "Table": 1, **TURNS, **ENDS}
+
+
+@pytest.mark.parametrize("what", ["another value", "positions"])
+def test_what_is_no_function_of_a_byte(churon, tmp_path, what):
+    n = Quantized()
+    x = n.through(n.input(2, 8, 5, 6), 0.0213)
+    other = n.through(n.input(2, 8, 5, 6), 0.0213) if what == "another value" else n.floats(5, 6)
+    y = n.through(n.op("Mul", x, other), 0.0213, zero=128)
+    assert "Table" not in steps(churon, tmp_path, n, y, 0.0213)

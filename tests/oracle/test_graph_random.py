@@ -14,7 +14,7 @@ onnx = pytest.importorskip("onnx", reason="skip: the onnx package cannot be had"
 ort = pytest.importorskip("onnxruntime", reason="skip: the onnxruntime package cannot be had")
 import random_graph  # noqa: E402
 
-PASSES = ["quantized", "constant-folding", "identity", "transposes", "common-subexpressions", "conv-scale", "activations", "normalization", "softmax", "attention", "blocked-layout", "winograd", "recurrent-weights", "conv-epilogue",
+PASSES = ["function-tables", "quantized", "quantized-layout", "constant-folding", "identity", "transposes", "common-subexpressions", "conv-scale", "activations", "normalization", "softmax", "attention", "blocked-layout", "winograd", "recurrent-weights", "conv-epilogue",
           "matmul-epilogue", "skip-normalization", "dead-code"]
 EPS = 2.0**-23
 # What was once found wrong.

@@ -252,6 +252,7 @@ static void test_one_tile(void **state) {
     _Alignas(64) int8_t b[64];
     const uint8_t a[8] = {1, 2, 3, 4, 255, 0, 255, 9};
     const int32_t sums[16] = {0}, zero[2] = {0};
+    const ptrdiff_t part[1] = {0};
     for (size_t i = 0; i < 64; i++) b[i] = (int8_t)(i - 128);
     for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
         const kernels *k = kernels_for((kernel_isa)isa);
@@ -260,6 +261,8 @@ static void test_one_tile(void **state) {
         memset(c, 0xff, sizeof c);
         const qgemm_tile t = {.a = a,
                               .a_row = 4,
+                              .part = part,
+                              .n_parts = 1,
                               .quads = 1,
                               .b = b,
                               .b_panel = 64,

@@ -65,8 +65,7 @@ status layout_need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, err
 
 /* ---- convolutions ----------------------------------------------------------------------------------- */
 
-/* Two spatial numbers of an attribute: [h, w], or [w] of images of one axis, for which h is `alone`. */
-static bool two_ints(const op_node *n, const char *name, size_t axes, int64_t absent, int64_t alone,
+bool layout_two_ints(const op_node *n, const char *name, size_t axes, int64_t absent, int64_t alone,
                      size_t out[2]) {
     size_t count;
     const int64_t *v = node_ints(n, name, &count);
@@ -81,8 +80,7 @@ static bool two_ints(const op_node *n, const char *name, size_t axes, int64_t ab
     return true;
 }
 
-/* Padding [top, left, bottom, right]; auto_pad SAME with a stride needs the image's sizes. */
-static bool read_padding(const op_node *n, size_t axes, const size_t reach[2], const size_t stride[2],
+bool layout_read_padding(const op_node *n, size_t axes, const size_t reach[2], const size_t stride[2],
                          size_t pad[4]) {
     const ir_attr *automatic = ir_find_attr(n, "auto_pad");
     const char *how =
@@ -127,12 +125,13 @@ static bool read_conv(const op_node *n, blocked_conv *st) {
     size_t stride[2], dilation[2], pad[4];
     const size_t kernel[2] = {axes == 2 ? (size_t)w->dims[2] : 1, (size_t)w->dims[x->rank - 1]};
     const int64_t groups = node_int(n, "group", 1);
-    if (!two_ints(n, "strides", axes, 1, 1, stride) || !two_ints(n, "dilations", axes, 1, 1, dilation))
+    if (!layout_two_ints(n, "strides", axes, 1, 1, stride) ||
+        !layout_two_ints(n, "dilations", axes, 1, 1, dilation))
         return false;
     if (groups < 1 || stride[0] == 0 || stride[1] == 0 || dilation[0] == 0 || dilation[1] == 0) return false;
     if (kernel[0] > 4096 || kernel[1] > 4096 || dilation[0] > 4096 || dilation[1] > 4096) return false;
     const size_t reach[2] = {(kernel[0] - 1) * dilation[0] + 1, (kernel[1] - 1) * dilation[1] + 1};
-    if (!read_padding(n, axes, reach, stride, pad)) return false;
+    if (!layout_read_padding(n, axes, reach, stride, pad)) return false;
     *st = (blocked_conv){.c = {.in_channels = layout_channels(x),
                                .out_channels = (size_t)w->dims[0],
                                .groups = (size_t)groups,
@@ -211,11 +210,12 @@ static bool read_transpose(const op_node *n, blocked_transpose *st) {
     if (node_int(n, "group", 1) != 1 || node_ints(n, "output_shape", &count)) return false;
     if (automatic && (automatic->attr->type != ONNX_ATTR_STRING || strcmp(automatic->attr->s.data, "NOTSET")))
         return false;
-    if (!two_ints(n, "strides", axes, 1, 1, stride) || !two_ints(n, "dilations", axes, 1, 1, dilation) ||
-        !two_ints(n, "output_padding", axes, 0, 0, more) || dilation[0] != 1 || dilation[1] != 1)
+    if (!layout_two_ints(n, "strides", axes, 1, 1, stride) ||
+        !layout_two_ints(n, "dilations", axes, 1, 1, dilation) ||
+        !layout_two_ints(n, "output_padding", axes, 0, 0, more) || dilation[0] != 1 || dilation[1] != 1)
         return false;
     if (stride[0] == 0 || stride[1] == 0 || stride[0] > 64 || stride[1] > 64 || kernel[0] > 4096 ||
-        kernel[1] > 4096 || !read_padding(n, axes, kernel, stride, pad))
+        kernel[1] > 4096 || !layout_read_padding(n, axes, kernel, stride, pad))
         return false;
     *st = (blocked_transpose){.c = {.in_channels = layout_channels(x),
                                     .out_channels = (size_t)w->dims[1],
@@ -298,11 +298,13 @@ static bool read_pool(const op_node *n, blocked_pool *st) {
     if (n->n_outputs > 1 && n->outputs[1]) return false;
     const size_t axes = x->rank - 2;
     size_t kernel[2], stride[2], dilation[2], pad[4];
-    if (!two_ints(n, "kernel_shape", axes, 0, 1, kernel) || !two_ints(n, "strides", axes, 1, 1, stride) ||
-        !two_ints(n, "dilations", axes, 1, 1, dilation))
+    if (!layout_two_ints(n, "kernel_shape", axes, 0, 1, kernel) ||
+        !layout_two_ints(n, "strides", axes, 1, 1, stride) ||
+        !layout_two_ints(n, "dilations", axes, 1, 1, dilation))
         return false;
     if (kernel[0] == 0 || kernel[1] == 0 || kernel[0] > 4096 || kernel[1] > 4096 || stride[0] == 0 ||
-        stride[1] == 0 || dilation[0] != 1 || dilation[1] != 1 || !read_padding(n, axes, kernel, stride, pad))
+        stride[1] == 0 || dilation[0] != 1 || dilation[1] != 1 ||
+        !layout_read_padding(n, axes, kernel, stride, pad))
         return false;
     if (kernel[0] * kernel[1] > BLOCKED_POOL_TAPS) return false;
     if (pad[0] >= kernel[0] || pad[1] >= kernel[1] || pad[2] >= kernel[0] || pad[3] >= kernel[1])

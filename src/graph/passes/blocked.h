@@ -23,6 +23,13 @@ MUST_USE status layout_new_twin(layout *l, ir_value *image, ir_value **out, erro
 /* The twin of v, made by ToBlocked in front of `at` if there is none. */
 MUST_USE status layout_need_twin(layout *l, op_node *at, ir_value *v, ir_value **out, error *err);
 
+/* Two spatial numbers of an attribute: [h, w], or [w] of images of one axis, for which h is `alone`. */
+bool layout_two_ints(const op_node *n, const char *name, size_t axes, int64_t absent, int64_t alone,
+                     size_t out[2]);
+/* Padding [top, left, bottom, right] around input 0; auto_pad SAME with a stride needs the image's sizes. */
+bool layout_read_padding(const op_node *n, size_t axes, const size_t reach[2], const size_t stride[2],
+                         size_t pad[4]);
+
 /* Whether a convolution in blocked layout should be done with fewer multiplications. */
 bool layout_worth_winograd(const layout *l, const op_node *n, const conv *c);
 /* Before anything is lowered. */
@@ -35,6 +42,8 @@ MUST_USE status layout_move_channels(layout *l, op_node *n, error *err);
 MUST_USE status layout_pad_pixels(layout *l, op_node *n, error *err);
 /* LRN. */
 MUST_USE status layout_normalize(layout *l, op_node *n, error *err);
+/* Is n a Resize or Upsample, nearest, that repeats every pixel so many times? */
+bool layout_reads_repeat(const op_node *n, size_t *high, size_t *wide);
 /* Resize and Upsample to a multiple, nearest. */
 MUST_USE status layout_repeat_pixels(layout *l, op_node *n, error *err);
 

@@ -203,14 +203,25 @@ static bool is_twin_node(const layout *l, const op_node *n) {
            n->outputs[0]->rank == n->inputs[0]->rank;
 }
 
-status layout_repeat_pixels(layout *l, op_node *n, error *err) {
-    if (!node_is(n, "Resize") && !node_is(n, "Upsample")) return CHURON_OK;
+static bool read_repeat(const op_node *n, blocked_repeat *out) {
+    if (!node_is(n, "Resize") && !node_is(n, "Upsample")) return false;
     size_t count;
-    blocked_repeat read;
     const bool old = node_is(n, "Upsample") || n->version<11, sizes = n->n_inputs> 3 && n->inputs[3];
-    if (!is_twin_node(l, n) || sizes || node_ints(n, "axes", &count) || !takes_floor(n) ||
-        !read_scales(n, old ? 1 : 2, n->inputs[0]->rank, &read))
-        return CHURON_OK;
+    return n->outputs[0]->rank == n->inputs[0]->rank && !sizes && !node_ints(n, "axes", &count) &&
+           takes_floor(n) && read_scales(n, old ? 1 : 2, n->inputs[0]->rank, out);
+}
+
+bool layout_reads_repeat(const op_node *n, size_t *high, size_t *wide) {
+    blocked_repeat read;
+    if (!read_repeat(n, &read)) return false;
+    *high = read.high;
+    *wide = read.wide;
+    return true;
+}
+
+status layout_repeat_pixels(layout *l, op_node *n, error *err) {
+    blocked_repeat read;
+    if (!is_twin_node(l, n) || !read_repeat(n, &read)) return CHURON_OK;
     blocked_repeat *st = mem_alloc(sizeof *st);
     if (!st) return ir_no_memory(err);
     *st = read;

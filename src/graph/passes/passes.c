@@ -5,6 +5,8 @@
 #include <string.h>
 
 static const pass passes[] = {
+    {"function-tables", "looks functions of 8-bit values up in tables, constants and channels included",
+     pass_function_tables},
     {"quantized", "computes on the integers between DequantizeLinear and QuantizeLinear", pass_quantized},
     {"constant-folding", "computes what depends on constants alone, shape arithmetic included",
      pass_constant_folding},
@@ -19,6 +21,8 @@ static const pass passes[] = {
     {"normalization", "finds layer norm and RMS norm that were exported in pieces", pass_normalization},
     {"softmax", "finds softmax and its logarithm that were exported in pieces", pass_softmax},
     {"attention", "finds scaled dot-product attention with its masks; transposes nothing", pass_attention},
+    {"quantized-layout", "keeps 8-bit images with their channels together between convolutions and pools",
+     pass_quantized_layout},
     {"winograd", "computes 3x3 convolutions with a quarter of the multiplications (rounding error doubles)",
      pass_winograd},
     {"blocked-layout", "keeps images in blocks of 16 channels between convolutions and pools",

@@ -40,6 +40,8 @@ status pass_activations(rewriter *w, error *err);
 status pass_normalization(rewriter *w, error *err);
 status pass_transposes(rewriter *w, error *err);
 status pass_quantized(rewriter *w, error *err);
+status pass_function_tables(rewriter *w, error *err);
+status pass_quantized_layout(rewriter *w, error *err);
 status pass_skip_normalization(rewriter *w, error *err);
 status pass_softmax(rewriter *w, error *err);
 status pass_attention(rewriter *w, error *err);

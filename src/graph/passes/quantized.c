@@ -2,13 +2,19 @@
  *
  *   Conv, MatMul, Gemm   constant weights, one scale for all or one a column (output channel), bias of int32
  *   Add, Mul             of two quantized values
- *   Reshape, Flatten, Squeeze, Unsqueeze, Transpose with the same scale and zero point on both sides
+ *   AveragePool, GlobalAveragePool, ReduceMean of images, Concat
+ *   MaxPool, nearest Resize, Reshape, Flatten, Squeeze, Unsqueeze, Transpose, whose scales on both sides may
+ * differ
  *
  * Sums of the integers are exact and are rounded once, where the QDQ form rounds products and sums in f32:
  * the result is the same, but where that rounding crosses the middle between two steps of the output; then it
  * is the neighbouring step. What only moves or picks elements gives the same bits. Relu, or Clip, before
  * QuantizeLinear goes where saturation does the same. */
 #include "graph/passes/passes.h"
+
+#include "base/mem.h"
+#include "graph/ops/qimage.h"
+#include "graph/passes/blocked.h"
 
 #include <math.h>
 #include <string.h>
@@ -229,6 +235,59 @@ static status lower_pair(rewriter *w, op_node *n, error *err) {
     return CHURON_OK;
 }
 
+/* ---- pools and concatenations ----------------------------------------------------------------------- */
+
+static bool is_mean_of_images(const op_node *n) {
+    size_t first, count;
+    return node_is(n, "ReduceMean") && n->inputs[0]->has_rank && n->inputs[0]->rank == 4 &&
+           node_reduced_axes(n, &first, &count) && first == 2 && count == 2 && n->outputs[0]->has_rank &&
+           n->outputs[0]->rank == 4;
+}
+
+static status lower_average(rewriter *w, op_node *n, error *err) {
+    quantized x;
+    result y;
+    ir_value *inputs[5];
+    size_t count;
+    const bool global = node_is(n, "GlobalAveragePool") || is_mean_of_images(n);
+    if ((!global && (!node_is(n, "AveragePool") || node_ints(n, "dilations", &count))) ||
+        !dequantized(n->inputs[0], &x) || !is_even(&x) || !quantizes(w, n, &y) ||
+        x.v->type.type != y.q.v->type.type)
+        return CHURON_OK;
+    TRY(put_three(w, &x, inputs, err));
+    inputs[3] = y.q.scale;
+    TRY(zero_point(w, &y.q, &inputs[4], err));
+    if (global)
+        TRY(rewrite_operator(w, y.quantize, "com.microsoft", "QLinearGlobalAveragePool", 1, NULL, 0, inputs,
+                             5, y.quantize->outputs, 1, err));
+    else
+        TRY(rewrite_operator_like(w, y.quantize, n, "com.microsoft", "QLinearAveragePool", 1, inputs, 5,
+                                  y.quantize->outputs, 1, err));
+    remove_result(w, n, &y);
+    return CHURON_OK;
+}
+
+static status lower_concat(rewriter *w, op_node *n, error *err) {
+    enum { MOST = 64 };
+    quantized x;
+    result y;
+    ir_value *inputs[2 + 3 * MOST];
+    if (n->n_inputs > MOST || !quantizes(w, n, &y)) return CHURON_OK;
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        if (!dequantized(n->inputs[i], &x) || !is_even(&x) || x.v->type.type != y.q.v->type.type)
+            return CHURON_OK;
+    }
+    inputs[0] = y.q.scale;
+    TRY(zero_point(w, &y.q, &inputs[1], err));
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        if (dequantized(n->inputs[i], &x)) TRY(put_three(w, &x, inputs + 2 + 3 * i, err));
+    }
+    TRY(rewrite_operator_like(w, y.quantize, n, "com.microsoft", "QLinearConcat", 1, inputs,
+                              2 + 3 * n->n_inputs, y.quantize->outputs, 1, err));
+    remove_result(w, n, &y);
+    return CHURON_OK;
+}
+
 /* ---- what moves elements ---------------------------------------------------------------------------- */
 
 static bool is_mover(const op_node *n) {
@@ -236,21 +295,65 @@ static bool is_mover(const op_node *n) {
     for (size_t i = 0; movers[i]; i++) {
         if (node_is(n, movers[i])) return true;
     }
-    return false;
+    size_t high, wide;
+    if (node_is(n, "MaxPool")) return n->version >= 12 && (n->n_outputs < 2 || !n->outputs[1]);
+    return layout_reads_repeat(n, &high, &wide);
 }
 
+/* y = quantized(dequantized x) of every code; NULL: nothing changes. */
+static status make_table(const quantized *x, const quantized *y, qimage_table **out, error *err) {
+    *out = NULL;
+    const bool is_signed = x->v->type.type == ELEM_I8;
+    const float low = is_signed ? -128.0f : 0.0f, zero = (float)zero_of(y);
+    uint8_t table[256];
+    bool moves = false;
+    for (int i = 0; i < 256; i++) {
+        const int32_t code = is_signed ? (int8_t)(uint8_t)i : i;
+        float v = rintf((float)(code - zero_of(x)) * scale_at(x, 0) / scale_at(y, 0)) + zero;
+        v = v > low ? v : low;
+        table[i] = (uint8_t)(int32_t)(v < low + 255.0f ? v : low + 255.0f);
+        moves = moves || table[i] != i;
+    }
+    if (!moves) return CHURON_OK;
+    qimage_table *st = mem_alloc(sizeof *st);
+    uint8_t *bytes = st ? mem_alloc(sizeof table) : NULL;
+    if (!bytes) {
+        mem_free(st);
+        return ir_no_memory(err);
+    }
+    memcpy(bytes, table, sizeof table);
+    *st = (qimage_table){.axis = SIZE_MAX, .n = 1, .type = y->v->type.type, .bytes = bytes};
+    *out = st;
+    return CHURON_OK;
+}
+
+/* A maximum of quantized values is the quantized maximum: rounding keeps the order. */
 static status lower_mover(rewriter *w, op_node *n, error *err) {
     quantized x;
     result y;
-    if (!dequantized(n->inputs[0], &x) || !is_even(&x) || !quantizes(w, n, &y) || y.between ||
-        x.v->type.type != y.q.v->type.type || scale_at(&x, 0) != scale_at(&y.q, 0) ||
-        zero_of(&x) != zero_of(&y.q) ||
-        !(scale_at(&x, 0) >= 0x1p-100f && scale_at(&x, 0) <= 0x1p100f)) /* (q * s) / s is q */
+    if (!dequantized(n->inputs[0], &x) || !is_even(&x) || n->n_inputs > 4 || !quantizes(w, n, &y) ||
+        y.between || x.v->type.type != y.q.v->type.type ||
+        !(scale_at(&x, 0) >= 0x1p-40f && scale_at(&x, 0) <= 0x1p40f) ||
+        !(scale_at(&y.q, 0) >= 0x1p-40f && scale_at(&y.q, 0) <= 0x1p40f))
         return CHURON_OK;
-    ir_value *inputs[3] = {x.v};
-    for (size_t i = 1; i < n->n_inputs && i < 3; i++) inputs[i] = n->inputs[i];
-    TRY(rewrite_operator_like(w, y.quantize, n, "", n->op, n->version, inputs, n->n_inputs,
-                              y.quantize->outputs, 1, err));
+    ir_value *inputs[4] = {x.v}, *moved = y.quantize->outputs[0];
+    for (size_t i = 1; i < n->n_inputs; i++) inputs[i] = n->inputs[i];
+    qimage_table *st;
+    TRY(make_table(&x, &y.q, &st, err));
+    if (st) {
+        const ir_value *from = n->outputs[0];
+        status made = from->has_rank
+                          ? rewrite_value(w, n->name, x.v->type.type, from->rank, from->dims, &moved, err)
+                          : CHURON_OK;
+        if (made != CHURON_OK || !from->has_rank) {
+            qimage_table_free(st);
+            return made;
+        }
+    }
+    TRY(rewrite_operator_like(w, y.quantize, n, "", n->op, n->version, inputs, n->n_inputs, &moved, 1, err));
+    if (st)
+        TRY(rewrite_insert(w, y.quantize, &op_qimage_table, n->name, &moved, 1, y.quantize->outputs, 1, st,
+                           NULL, err));
     remove_result(w, n, &y);
     return CHURON_OK;
 }
@@ -263,7 +366,10 @@ static status sweep(rewriter *w, error *err) {
         if (node_is(n, "MatMul")) TRY(lower_matmul(w, n, err));
         if (node_is(n, "Gemm")) TRY(lower_gemm(w, n, err));
         if (node_is(n, "Add") || node_is(n, "Sum") || node_is(n, "Mul")) TRY(lower_pair(w, n, err));
-        if (is_mover(n)) TRY(lower_mover(w, n, err));
+        if (node_is(n, "Concat")) TRY(lower_concat(w, n, err));
+        if (node_is(n, "AveragePool") || node_is(n, "GlobalAveragePool") || node_is(n, "ReduceMean"))
+            TRY(lower_average(w, n, err));
+        if (!rewrite_removed(n) && is_mover(n)) TRY(lower_mover(w, n, err));
     }
     return CHURON_OK;
 }

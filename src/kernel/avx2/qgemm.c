@@ -35,6 +35,40 @@ INLINE __m256 finish(const qgemm_tile *t, size_t row, int half, __m256i mask, __
     return _mm256_min_ps(_mm256_set1_ps(t->high), v);
 }
 
+/* See the AVX-512 form. */
+INLINE __m256i narrowed(const qgemm_tile *t, size_t row, int half, __m256i sum) {
+    sum = _mm256_add_epi32(sum, _mm256_loadu_si256((const __m256i *)(t->offset + half * HALF)));
+    if (t->b_zero) {
+        const __m256i zero = _mm256_loadu_si256((const __m256i *)(t->b_zero + half * HALF));
+        sum = _mm256_sub_epi32(sum, _mm256_mullo_epi32(zero, _mm256_set1_epi32(t->a_rest[row])));
+    }
+    const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_loadu_ps(t->b_scale + half * HALF));
+    return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(1e9f)));
+}
+
+static void store_bytes(const qgemm_tile *t, size_t rows, const __m256i *sums) {
+    const size_t columns = (size_t)__builtin_popcount(t->mask);
+    for (size_t i = 0; i < rows; i++, sums += 4) {
+        __m256i v[2];
+        for (int h = 0; h < 2; h++) {
+            const __m256i sum =
+                _mm256_permute4x64_epi64(_mm256_hadd_epi32(sums[2 * h], sums[2 * h + 1]), 0xd8);
+            v[h] = narrowed(t, i, h, sum);
+        }
+        __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v[0], v[1]), 0xd8);
+        words = _mm256_adds_epi16(words, _mm256_set1_epi16(t->y_zero));
+        __m128i y = _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+        y = _mm_min_epu8(_mm_max_epu8(y, _mm_set1_epi8((char)t->y_low)), _mm_set1_epi8((char)t->y_high));
+        if (columns == QGEMM_PANEL) {
+            _mm_storeu_si128((__m128i *)(t->bytes + i * t->c_row), y);
+            continue;
+        }
+        uint8_t last[QGEMM_PANEL];
+        _mm_storeu_si128((__m128i *)last, y);
+        memcpy(t->bytes + i * t->c_row, last, columns);
+    }
+}
+
 static void store_rows(const qgemm_tile *t, size_t rows, const __m256i *sums) {
     const size_t columns = (size_t)__builtin_popcount(t->mask);
     const __m256i mask[2] = {vec_tail(columns), vec_tail(columns > HALF ? columns - HALF : 0)};
@@ -58,17 +92,20 @@ INLINE void tile_run(int T, const qgemm_tile *t) {
         UNROLL
         for (int g = 0; g < GROUPS; g++) acc[i][g] = _mm256_setzero_si256();
     }
-    const uint8_t *a = t->a;
     const int8_t *b = t->b;
-    for (size_t q = t->quads; q > 0; q--, a += QGEMM_QUAD, b += LINE) {
-        __m256i x[ROWS];
-        UNROLL
-        for (int i = 0; i < T; i++) x[i] = quad(a + (size_t)i * t->a_row);
-        UNROLL
-        for (int g = 0; g < GROUPS; g++) {
-            const __m256i w = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(b + g * 16)));
+    for (size_t p = 0; p < t->n_parts; p++) {
+        const uint8_t *a = t->a + t->part[p];
+        for (size_t q = t->quads; q > 0; q--, a += QGEMM_QUAD, b += LINE) {
+            __m256i x[ROWS];
             UNROLL
-            for (int i = 0; i < T; i++) acc[i][g] = _mm256_add_epi32(acc[i][g], _mm256_madd_epi16(x[i], w));
+            for (int i = 0; i < T; i++) x[i] = quad(a + (size_t)i * t->a_row);
+            UNROLL
+            for (int g = 0; g < GROUPS; g++) {
+                const __m256i w = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(b + g * 16)));
+                UNROLL
+                for (int i = 0; i < T; i++)
+                    acc[i][g] = _mm256_add_epi32(acc[i][g], _mm256_madd_epi16(x[i], w));
+            }
         }
     }
     /* A loop that is not unrolled reads the sums by number: from a copy, or they would live in memory. */
@@ -78,7 +115,10 @@ INLINE void tile_run(int T, const qgemm_tile *t) {
         UNROLL
         for (int g = 0; g < GROUPS; g++) done[i * GROUPS + g] = acc[i][g];
     }
-    store_rows(t, (size_t)T, done);
+    if (!t->sums && !t->y)
+        store_bytes(t, (size_t)T, done);
+    else
+        store_rows(t, (size_t)T, done);
 }
 
 static void tile_1(const qgemm_tile *t) {

@@ -56,6 +56,11 @@ void range_avx512(const float *x, size_t n, float *least, float *most);
 void quantize_u8_avx512(const float *x, size_t n, float scale, int32_t zero, uint8_t *y);
 void requantize_avx512(const int32_t *x, const float *scale, size_t n, int32_t zero, int32_t low,
                        int32_t high, uint8_t *y);
+void qdepthwise_row_avx512(const qdepthwise *d, const uint8_t *x, uint8_t *y, size_t n);
+void qpool_row_avx512(const qpool *p, const uint8_t *x, uint8_t *y, size_t n);
+void qpair_avx512(const qpair *p, const uint8_t *a, const uint8_t *b, uint8_t *y, size_t n);
+void lookup_avx512(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t n);
+void lookup_vbmi(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t n);
 
 void forest_u8_avx512(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                       const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);

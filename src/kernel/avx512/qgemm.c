@@ -64,6 +64,47 @@ INLINE __m512 finish(const qgemm_tile *t, size_t row, size_t panel, __mmask16 ma
     return _mm512_min_ps(_mm512_set1_ps(t->high), v);
 }
 
+/* The sum as a whole number of steps, not yet moved by the zero point. What lies beyond int32 above would
+ * turn into its lowest number, so it stops short of it. */
+INLINE __m512i narrowed(const qgemm_tile *t, size_t row, size_t panel, __m512i sum) {
+    sum = _mm512_add_epi32(sum, _mm512_loadu_si512(t->offset + panel * QGEMM_PANEL));
+    if (t->b_zero) {
+        const __m512i zero = _mm512_loadu_si512(t->b_zero + panel * QGEMM_PANEL);
+        sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zero, _mm512_set1_epi32(t->a_rest[row])));
+    }
+    const __m512 v =
+        _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(t->b_scale + panel * QGEMM_PANEL));
+    return _mm512_cvtps_epi32(_mm512_min_ps(v, _mm512_set1_ps(1e9f)));
+}
+
+/* Two rows of two panels at a time, packed with saturation; pairs that do not exist are the first again. */
+INLINE void store_bytes(int T, int R, const qgemm_tile *t, const __m512i *sums) {
+    const __m512i zero = _mm512_set1_epi16(t->y_zero), low = _mm512_set1_epi8((char)t->y_low),
+                  high = _mm512_set1_epi8((char)t->y_high);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    UNROLL
+    for (int r = 0; r < R; r += 2) {
+        const int q = r + 1 < R ? r + 1 : r;
+        const __mmask32 columns = r + 2 < R   ? 0xffffffffu
+                                  : r + 1 < R ? (__mmask32)t->mask << 16 | 0xffffu
+                                              : (__mmask32)t->mask;
+        uint8_t *y = t->bytes + (size_t)r * QGEMM_PANEL;
+        UNROLL
+        for (int i = 0; i < T; i += 2) {
+            const int n = i + 1 < T ? i + 1 : i;
+            __m512i a = _mm512_packs_epi32(narrowed(t, (size_t)i, (size_t)r, sums[r * T + i]),
+                                           narrowed(t, (size_t)i, (size_t)q, sums[q * T + i]));
+            __m512i b = _mm512_packs_epi32(narrowed(t, (size_t)n, (size_t)r, sums[r * T + n]),
+                                           narrowed(t, (size_t)n, (size_t)q, sums[q * T + n]));
+            __m512i v = _mm512_packus_epi16(_mm512_adds_epi16(a, zero), _mm512_adds_epi16(b, zero));
+            v = _mm512_permutexvar_epi32(order, _mm512_min_epu8(_mm512_max_epu8(v, low), high));
+            _mm256_mask_storeu_epi8(y + (size_t)i * t->c_row, columns, _mm512_castsi512_si256(v));
+            if (n > i)
+                _mm256_mask_storeu_epi8(y + (size_t)n * t->c_row, columns, _mm512_extracti64x4_epi64(v, 1));
+        }
+    }
+}
+
 static void store_rows(const qgemm_tile *t, size_t rows, size_t panels, const __m512i *sums) {
     for (size_t r = 0; r < panels; r++) {
         const __mmask16 mask = r + 1 == panels ? t->mask : (__mmask16)0xffff;
@@ -86,18 +127,20 @@ INLINE void tile_run(int T, int R, const qgemm_tile *t) {
         UNROLL
         for (int i = 0; i < T; i++) acc[r][i] = _mm512_setzero_si512();
     }
-    const uint8_t *a = t->a;
     const int8_t *b = t->b;
     const size_t b_panel = t->b_panel;
-    for (size_t q = t->quads; q > 0; q--, a += QGEMM_QUAD, b += LINE) {
-        __m512i w[4];
-        UNROLL
-        for (int r = 0; r < R; r++) w[r] = _mm512_load_si512(b + (size_t)r * b_panel);
-        UNROLL
-        for (int i = 0; i < T; i++) {
-            const __m512i x = quad(row_at(a, &steps, i));
+    for (size_t p = 0; p < t->n_parts; p++) {
+        const uint8_t *a = t->a + t->part[p];
+        for (size_t q = t->quads; q > 0; q--, a += QGEMM_QUAD, b += LINE) {
+            __m512i w[4];
             UNROLL
-            for (int r = 0; r < R; r++) acc[r][i] = _mm512_dpbusd_epi32(acc[r][i], x, w[r]);
+            for (int r = 0; r < R; r++) w[r] = _mm512_load_si512(b + (size_t)r * b_panel);
+            UNROLL
+            for (int i = 0; i < T; i++) {
+                const __m512i x = quad(row_at(a, &steps, i));
+                UNROLL
+                for (int r = 0; r < R; r++) acc[r][i] = _mm512_dpbusd_epi32(acc[r][i], x, w[r]);
+            }
         }
     }
     /* A loop that is not unrolled reads the sums by number: from a copy, or they would live in memory. */
@@ -107,7 +150,10 @@ INLINE void tile_run(int T, int R, const qgemm_tile *t) {
         UNROLL
         for (int i = 0; i < T; i++) done[r * T + i] = acc[r][i];
     }
-    store_rows(t, (size_t)T, (size_t)R, done);
+    if (!t->sums && !t->y)
+        store_bytes(T, R, t, done);
+    else
+        store_rows(t, (size_t)T, (size_t)R, done);
 }
 
 typedef void (*qgemm_fn)(const qgemm_tile *t);

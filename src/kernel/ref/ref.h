@@ -63,6 +63,10 @@ void range_ref(const float *x, size_t n, float *least, float *most);
 void quantize_u8_ref(const float *x, size_t n, float scale, int32_t zero, uint8_t *y);
 void requantize_ref(const int32_t *x, const float *scale, size_t n, int32_t zero, int32_t low, int32_t high,
                     uint8_t *y);
+void qdepthwise_row_ref(const qdepthwise *d, const uint8_t *x, uint8_t *y, size_t n);
+void qpool_row_ref(const qpool *p, const uint8_t *x, uint8_t *y, size_t n);
+void qpair_ref(const qpair *p, const uint8_t *a, const uint8_t *b, uint8_t *y, size_t n);
+void lookup_ref(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t n);
 
 void forest_u8_ref(const uint8_t *ranks, size_t rows, size_t n_ranks, const uint8_t *feature,
                    const uint8_t *split, size_t blocks, uint64_t *masks, size_t ld);
