@@ -9,6 +9,8 @@
 #
 # tools/bench.sh graphs [NAME...]: ONNX graphs beside ONNX Runtime and OpenVINO, in turns; see tools/bench/graphs.py.
 #
+# tools/bench.sh trees [NAME...]: tree ensembles and a tabular pipeline beside ONNX Runtime and what trained them; see tools/bench/trees.py.
+#
 # tools/bench.sh bundles: what a record costs around the model, a page of text, opening a pack; see tools/bench/bundles.py.
 # tools/bench.sh media: images and sound beside Pillow, OpenCV and librosa.
 set -euo pipefail
@@ -25,6 +27,10 @@ fi
 if [ "${1:-}" = graphs ]; then
     shift
     exec build/venv/bin/python tools/bench/graphs.py "$@"
+fi
+if [ "${1:-}" = trees ]; then
+    shift
+    exec build/venv/bin/python tools/bench/trees.py "$@"
 fi
 model=$(build/venv/bin/python tests/tools/real_model.py) || { echo "$model"; exit 1; }
 if [ "${1:-}" = serving ]; then
