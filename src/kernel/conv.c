@@ -133,7 +133,6 @@ static conv product_of(const conv *c) {
     conv v = *c;
     if (!conv_spreads(c)) return v;
     v.single = false;
-    v.activate = false;
     if (c->every) {
         v.out_channels *= c->up_h * c->up_w;
         v.up_h = v.up_w = 0;
@@ -470,6 +469,11 @@ static size_t list_runs(const conv *c, const conv_cut *t, size_t group, ptrdiff_
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
+void conv_activate(const kernels *k, const conv *c, float *y, size_t n) {
+    if (c->activate) k->unary(c->function, c->p, c->q, y, y, n);
+    if (c->affine) k->unary(UNARY_F32_LINEAR, c->scale, c->shift, y, y, n);
+}
+
 /* Floats of a pixel of the result. */
 static size_t result_floats(const conv *c) {
     return c->single ? 1 : CONV_BLOCK;
@@ -477,7 +481,7 @@ static size_t result_floats(const conv *c) {
 
 /* Rows of outputs that were just written, still in the nearest cache. */
 static void activate(const kernels *k, const conv *c, float *y, size_t pixels) {
-    if (c->activate) k->unary(c->function, c->p, c->q, y, y, pixels * result_floats(c));
+    conv_activate(k, c, y, pixels * result_floats(c));
 }
 
 /* Pixels of the image that the result lies in, and the distance of two of a row. */
@@ -615,8 +619,9 @@ static void run_spread(const kernels *k, const conv_job *job, const conv *v, con
                        const place *p, const ptrdiff_t *runs, size_t n_runs, const float *strip, float *made,
                        float *scratch) {
     const conv *c = job->c;
-    const size_t floats = v->kind == CONV_PLANAR ? 1 : CONV_BLOCK, columns = t->panels * GEMM_PANEL;
+    const size_t floats = v->kind == CONV_PLANAR ? 1 : CONV_BLOCK, columns = v->out_channels;
     gemm g = product(job, v, t, p, runs, n_runs);
+    g.n = columns; /* rows lie one behind the other, without what fills a panel */
     g.c = made;
     g.c_row = columns;
     g.c_panel = GEMM_PANEL;
@@ -625,7 +630,7 @@ static void run_spread(const kernels *k, const conv_job *job, const conv *v, con
         g.a = t->direct ? rows_at(job, v, t, p, strip) + p->row * CONV_BLOCK
                         : strip + i * v->stride_h * t->strip_w * floats;
         gemm_run(k, &g, 0, n, 0, t->panels, scratch);
-        if (c->activate) k->unary(c->function, c->p, c->q, made, made, n * columns);
+        conv_activate(k, c, made, n * columns);
         const size_t y = t->direct ? p->row / v->out_w : p->row + i;
         spread(job, v, p->image, y, t->direct ? p->row % v->out_w : p->column, n, made, columns);
     }

@@ -47,6 +47,8 @@ typedef struct conv {
     bool activate;   /* then `function` of every output, with its parameters */
     kernel_unary function;
     float p, q;
+    bool affine; /* then scale * y + shift */
+    float scale, shift;
 } conv;
 
 /* Which kind can do it; none (false) where input channels times taps are very many. */
@@ -80,6 +82,8 @@ typedef struct conv_job {
 } conv_job;
 
 void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1, float *scratch);
+/* The function and what follows it, of n outputs; nothing if there is neither. */
+void conv_activate(const kernels *k, const conv *c, float *y, size_t n);
 
 /* ---- layout ----------------------------------------------------------------------------------------- */
 

@@ -194,7 +194,7 @@ static void finish_patch(const kernels *k, const conv_job *job, const wino_cut *
     const size_t row = c->out_w * CONV_BLOCK, short_row = WINOGRAD_OUT * CONV_BLOCK;
     const float *bias = job->bias ? job->bias + p * CONV_BLOCK : NULL,
                 *add = job->add ? job->add + place : NULL;
-    if (rows == WINOGRAD_OUT && columns == WINOGRAD_OUT && !c->activate) {
+    if (rows == WINOGRAD_OUT && columns == WINOGRAD_OUT && !c->activate && !c->affine) {
         k->winograd_output(m, m_point, bias, add, row, c->low, c->high, job->out + place, row);
         return;
     }
@@ -204,7 +204,7 @@ static void finish_patch(const kernels *k, const conv_job *job, const wino_cut *
         copy_rows(add, row, rows, columns * CONV_BLOCK, add_copy, short_row);
     }
     k->winograd_output(m, m_point, bias, add ? add_copy : NULL, short_row, c->low, c->high, spare, short_row);
-    if (c->activate) k->unary(c->function, c->p, c->q, spare, spare, RESULT);
+    conv_activate(k, c, spare, RESULT);
     copy_rows(spare, short_row, rows, columns * CONV_BLOCK, job->out + place, row);
 }
 

@@ -224,6 +224,17 @@ def few(n):
     return [c, n.op("Sigmoid", n.op("ConvTranspose", d, n.constant(24, 1, 2, 2), n.constant(1), strides=[2, 2])), d]
 
 
+def scaled(n):
+    """What goes into the weights of transposed convolutions; scalars behind functions."""
+    x = n.op("HardSwish", n.conv("x", 3, 24, 3, pads=[1] * 4))
+    x = n.op("Add", n.op("Mul", n.scalar(1.5, (1,)), x), n.scalar(-0.25, (1,)))
+    x = n.op("Sub", n.op("Div", n.op("Sigmoid", n.conv(x, 24, 16, 3, pads=[1] * 4)), n.scalar(0.5)), n.scalar(0.125, (1, 1)))
+    y = n.op("ConvTranspose", x, n.constant(16, 20, 3, 2), strides=[2, 2])
+    y = n.op("LeakyRelu", n.norm(n.op("Add", y, n.constant(1, 20, 1, 1)), 20), alpha=0.1)
+    z = n.op("HardSwish", n.norm(n.op("ConvTranspose", x, n.constant(16, 5, 2, 2), n.constant(5), strides=[2, 2]), 5))
+    return [n.op("Mul", n.op("Add", z, n.scalar(2.0)), z), n.op("Mul", n.op("Relu", n.conv(y, 20, 3, 3)), n.scalar(3.0)), x]
+
+
 def local(n):
     """Local response normalization of full and other blocks; padding between."""
     x = n.op("LRN", n.op("Relu", n.conv("x", 3, 48, 5, strides=[2, 2])), size=5, alpha=0.1, bias=0.5)
@@ -260,7 +271,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, local, channels_last, left_alone]
+NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, scaled, local, channels_last, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))

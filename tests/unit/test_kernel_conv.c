@@ -68,7 +68,8 @@ static float expected(const conv *c, const float *in, const float *w, size_t n, 
 static float limited(const conv *c, float v) {
     v = v < c->low ? c->low : v;
     v = v > c->high ? c->high : v;
-    return c->activate ? fmaf(v, c->p, c->q) : v;
+    v = c->activate ? fmaf(v, c->p, c->q) : v;
+    return c->affine ? fmaf(v, c->scale, c->shift) : v;
 }
 
 static void check_conv(conv *c, size_t batch, bool extras) {
@@ -104,6 +105,9 @@ static void check_conv(conv *c, size_t batch, bool extras) {
     c->function = UNARY_F32_LINEAR;
     c->p = 0.5f;
     c->q = 0.25f;
+    c->affine = extras && batch == 1;
+    c->scale = -1.5f;
+    c->shift = 0.125f;
     const conv_job job = {.c = c,
                           .packed = memory[6].data,
                           .bias = extras ? bias : NULL,
@@ -351,6 +355,9 @@ static void check_winograd(conv c, size_t batch, bool extras) {
     c.function = UNARY_F32_LINEAR;
     c.p = 0.5f;
     c.q = 0.25f;
+    c.affine = extras && batch > 1;
+    c.scale = 1.25f;
+    c.shift = -0.5f;
     const size_t in_pixels = c.in_h * c.in_w, out_pixels = c.out_h * c.out_w;
     const size_t in_blocks = conv_blocks(c.in_channels), out_blocks = conv_blocks(c.out_channels);
     const size_t floats = batch * out_blocks * 16 * out_pixels,

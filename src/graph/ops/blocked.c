@@ -207,7 +207,7 @@ static status add_broadcast(op_run *r, const conv *c, const tensor *add, const t
     void *alone;
     TRY(run_scratch(r, count * sizeof(float), &alone, err));
     conv plain = *c;
-    plain.activate = false;
+    plain.activate = plain.affine = false;
     plain.low = -INFINITY;
     plain.high = INFINITY;
     TRY(convolve(r, &plain, NULL, alone, err));
@@ -222,7 +222,7 @@ static status add_broadcast(op_run *r, const conv *c, const tensor *add, const t
             to[l] = v > c->high ? c->high : v;
         }
     }
-    if (c->activate) run_kernels(r)->unary(c->function, c->p, c->q, y->data, y->data, y->count);
+    conv_activate(run_kernels(r), c, y->data, y->count);
     return CHURON_OK;
 }
 

@@ -1,5 +1,6 @@
-/* conv_scale.c: what stands behind a convolution and works on each channel alone goes into its weights and
- * bias: BatchNormalization, and Mul, Add, Sub, Div by a constant of one number a channel. */
+/* conv_scale.c: what stands behind a convolution, transposed or not, and works on each channel alone goes
+ * into its weights and bias: BatchNormalization, and Mul, Add, Sub, Div by a constant of one number a
+ * channel. */
 #include "graph/passes/passes.h"
 
 #include "base/mem.h"
@@ -63,14 +64,21 @@ static bool read_arithmetic(const op_node *n, const ir_value *x, affine *a) {
     return true;
 }
 
+/* Output channel of weight i: [out, ...], of a transposed convolution [in, out, ...]. */
+static size_t channel_of(const op_node *conv, const tensor *weights, size_t i) {
+    const size_t out = (size_t)weights->dims[node_is(conv, "ConvTranspose") ? 1 : 0];
+    if (!node_is(conv, "ConvTranspose")) return i / (weights->count / out);
+    return i / (weights->count / out / (size_t)weights->dims[0]) % out;
+}
+
 static status new_weights(rewriter *w, op_node *conv, const affine *a, error *err) {
     const tensor *weights = node_f32_constant(conv, 1), *bias = node_f32_constant(conv, 2);
     tensor scaled, shifted;
     ir_value *inputs[3] = {conv->inputs[0]};
     TRY(tensor_alloc(&scaled, ELEM_F32, weights->rank, weights->dims, err));
-    const size_t each = weights->count / a->channels;
     for (size_t i = 0; i < weights->count; i++) {
-        ((float *)scaled.data)[i] = (float)((double)((const float *)weights->data)[i] * a->scale[i / each]);
+        const double scale = a->scale[channel_of(conv, weights, i)];
+        ((float *)scaled.data)[i] = (float)((double)((const float *)weights->data)[i] * scale);
     }
     if (w->program->model) onnx_let_go(w->program->model, weights->data, tensor_bytes(weights), false);
     TRY(rewrite_constant(w, conv->inputs[1]->name, scaled, &inputs[1], err));
@@ -116,7 +124,8 @@ static bool can_scale_norm(const op_node *n) {
 
 static bool can_scale(const op_node *conv) {
     if (can_scale_norm(conv)) return true;
-    const tensor *weights = node_is(conv, "Conv") ? node_f32_constant(conv, 1) : NULL;
+    const bool transposed = node_is(conv, "ConvTranspose") && node_int(conv, "group", 1) == 1;
+    const tensor *weights = node_is(conv, "Conv") || transposed ? node_f32_constant(conv, 1) : NULL;
     if (!weights || weights->rank < 3 || weights->count == 0 || !conv->outputs[0]->has_rank) return false;
     return conv->n_inputs < 3 || !conv->inputs[2] || node_f32_constant(conv, 2);
 }
@@ -128,7 +137,7 @@ static status take(rewriter *w, op_node *conv, bool *took, error *err) {
     *took = false;
     if (!next || next->inputs[0] == NULL || (size_t)next->n_outputs < 1) return CHURON_OK;
     const bool norm = node_is(conv, "BatchNormalization");
-    affine a = {.channels = (size_t)node_f32_constant(conv, 1)->dims[0]};
+    affine a = {.channels = (size_t)node_f32_constant(conv, 1)->dims[node_is(conv, "ConvTranspose") ? 1 : 0]};
     a.scale = mem_alloc(2 * a.channels * sizeof *a.scale);
     if (!a.scale) return ir_no_memory(err);
     a.shift = a.scale + a.channels;

@@ -1,5 +1,6 @@
 /* epilogue.c: what follows a blocked convolution is done while its rows are in the nearest cache: an addition
- * of an image of the same shape, then limits or a function of one element. */
+ * of an image of the same shape, then limits or a function of one element, then scalar factors and summands.
+ */
 #include "graph/passes/passes.h"
 
 #include "graph/ops/blocked.h"
@@ -11,8 +12,8 @@ static blocked_conv *conv_state(const op_node *n) {
     return n && !rewrite_removed(n) && n->def == &op_blocked_conv ? n->state : NULL;
 }
 
-static bool is_plain(const blocked_conv *st) {
-    return !st->c.activate && isinf(st->c.low) && isinf(st->c.high);
+static bool is_plain(const conv *c) {
+    return !c->activate && !c->affine && isinf(c->low) && isinf(c->high);
 }
 
 /* ---- additions -------------------------------------------------------------------------------------- */
@@ -21,7 +22,7 @@ static bool is_plain(const blocked_conv *st) {
 static op_node *addable(const rewriter *w, const ir_value *v, const op_node *reader) {
     op_node *n = v->producer;
     const blocked_conv *st = conv_state(n);
-    return st && n->n_inputs == 1 && is_plain(st) && !conv_spreads(&st->c) &&
+    return st && n->n_inputs == 1 && is_plain(&st->c) && !conv_spreads(&st->c) &&
                    rewrite_only_reader(w, v) == reader
                ? n
                : NULL;
@@ -55,44 +56,91 @@ static status add_sweep(rewriter *w, error *err) {
 
 /* ---- activations ------------------------------------------------------------------------------------ */
 
+static void take_function(conv *c, const node_function *f) {
+    if (f->limits) {
+        c->low = f->low;
+        c->high = f->high;
+        return;
+    }
+    c->activate = true;
+    c->function = f->f;
+    c->p = f->p;
+    c->q = f->q;
+}
+
+static void take_over(rewriter *w, op_node *n, op_node *next) {
+    n->outputs[0] = next->outputs[0];
+    n->outputs[0]->producer = n;
+    rewrite_remove(w, next);
+}
+
 static void fuse_activation(rewriter *w, op_node *n) {
     op_node *next = rewrite_only_reader(w, n->outputs[0]);
     node_function f;
     if (!next || next->inputs[0] != n->outputs[0] || !node_reads_function(next, &f)) return;
     blocked_conv *st = conv_state(n);
     blocked_affine *affine = n->def == &op_blocked_affine ? n->state : NULL;
-    if (st && is_plain(st)) {
-        if (f.limits) {
-            st->c.low = f.low;
-            st->c.high = f.high;
-        } else {
-            st->c.activate = true;
-            st->c.function = f.f;
-            st->c.p = f.p;
-            st->c.q = f.q;
-        }
+    blocked_transpose *up = n->def == &op_blocked_transpose ? n->state : NULL;
+    if (st && is_plain(&st->c)) {
+        take_function(&st->c, &f);
+    } else if (up && is_plain(&up->c) && (f.limits || up->phases[0].c.every)) {
+        for (size_t i = 0; i < up->n_phases; i++) take_function(&up->phases[i].c, &f);
+        take_function(&up->c, &f);
     } else if (affine && f.limits && isinf(affine->low) && isinf(affine->high)) {
         affine->low = f.low;
         affine->high = f.high;
     } else {
         return;
     }
-    n->outputs[0] = next->outputs[0];
-    n->outputs[0]->producer = n;
-    rewrite_remove(w, next);
+    take_over(w, n, next);
 }
 
 static status activation_sweep(rewriter *w, error *err) {
     (void)err;
     for (size_t i = 0; i < w->g->n_nodes; i++) {
         op_node *n = w->g->nodes[i];
-        if (!rewrite_removed(n) && (n->def == &op_blocked_conv || n->def == &op_blocked_affine))
+        if (!rewrite_removed(n) &&
+            (n->def == &op_blocked_conv || n->def == &op_blocked_affine || n->def == &op_blocked_transpose))
             fuse_activation(w, n);
+    }
+    return CHURON_OK;
+}
+
+/* ---- one factor and one summand of all ---------------------------------------------------------------- */
+
+/* Behind a function, where it could not go into the weights. */
+static bool fuse_scalar(rewriter *w, op_node *n) {
+    conv *c = &conv_state(n)->c;
+    const ir_value *y = n->outputs[0];
+    op_node *next = rewrite_only_reader(w, y);
+    if (!next || !next->outputs[0] || !value_same_shape(y, next->outputs[0])) return false;
+    static const char *const known[] = {"Mul", "Div", "Add", "Sub", NULL};
+    float s, scale = c->affine ? c->scale : 1.0f, shift = c->affine ? c->shift : 0.0f;
+    size_t i = 0;
+    while (known[i] && node_with_scalar(next, known[i], &s) != y) i++;
+    if (!known[i] || !isfinite(s) || (i == 1 && s == 0.0f)) return false;
+    if (i == 0) scale *= s, shift *= s;
+    if (i == 1) scale /= s, shift /= s;
+    if (i >= 2) shift += i == 2 ? s : -s;
+    if (!isfinite(scale) || !isfinite(shift)) return false;
+    c->affine = true;
+    c->scale = scale;
+    c->shift = shift;
+    take_over(w, n, next);
+    return true;
+}
+
+static status scalar_sweep(rewriter *w, error *err) {
+    (void)err;
+    for (size_t i = 0; i < w->g->n_nodes; i++) {
+        op_node *n = w->g->nodes[i];
+        while (conv_state(n) && fuse_scalar(w, n)) continue;
     }
     return CHURON_OK;
 }
 
 status pass_conv_epilogue(rewriter *w, error *err) {
     TRY(rewrite_each(w, add_sweep, err));
-    return rewrite_each(w, activation_sweep, err);
+    TRY(rewrite_each(w, activation_sweep, err));
+    return rewrite_each(w, scalar_sweep, err);
 }
