@@ -187,6 +187,7 @@ static const tensor *reusable(const op_run *r, size_t i, elem type, size_t count
         uint32_t flag = k == 0 ? OP_INPLACE : OP_INPLACE_1;
         if (!(r->node->def->flags & flag) || !(r->step->reuse & (k == 0 ? REUSE_0 : REUSE_1))) continue;
         const tensor *t = run_in(r, k);
+        if (k == 1 && t && run_in(r, 0) && run_in(r, 0)->data == t->data) continue; /* read twice */
         if (t && t->type != ELEM_STRING && type != ELEM_STRING && t->count == count &&
             elem_describe(t->type)->bytes == elem_describe(type)->bytes && tensor_is_unique(t)) {
             return t;

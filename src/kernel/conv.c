@@ -198,6 +198,15 @@ static size_t runs_of(const conv *c, const conv_cut *t, size_t group) {
     return c->kernel_h * c->kernel_w * ((w.end + t->run - 1) / t->run - w.begin / t->run);
 }
 
+static bool reads_in_place(const conv *c) {
+    return c->kernel_h * c->kernel_w == 1 && c->up_h == 0 && c->stride_h == 1 && c->stride_w == 1 &&
+           c->pad_top == 0 && c->pad_left == 0;
+}
+
+bool conv_takes_function(const conv *c) {
+    return c->kind != CONV_WINOGRAD && c->kind != CONV_PLANAR && !c->every && !reads_in_place(c);
+}
+
 static conv_cut cut_of(const conv *c) {
     conv_cut t = {.run = CONV_BLOCK};
     const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
@@ -222,8 +231,7 @@ static conv_cut cut_of(const conv *c) {
             (void)window_cost(c, t.panels, &t.in_blocks);
         }
         t.run = run_of(c, t.in_blocks);
-        t.direct = taps == 1 && c->up_h == 0 && c->stride_h == 1 && c->stride_w == 1 && c->pad_top == 0 &&
-                   c->pad_left == 0 && c->out_h == c->in_h && c->out_w == c->in_w;
+        t.direct = reads_in_place(c) && c->out_h == c->in_h && c->out_w == c->in_w;
     }
     for (size_t g = 0; g < (t.windows ? t.groups : 1); g++) {
         const size_t k = runs_of(c, &t, g) * t.run;
@@ -408,16 +416,23 @@ static place place_of(const conv *c, const conv_cut *t, size_t unit) {
 }
 
 /* One row of one plane or block into the strip: `width` positions from input column x on, zeros outside. */
-static void copy_row(const float *from, ptrdiff_t x, size_t in_w, size_t width, size_t floats, float *to) {
+static void copy_row(const kernels *k, const conv *c, const float *from, ptrdiff_t x, size_t width,
+                     size_t floats, float *to) {
     size_t before = x < 0 ? smaller((size_t)-x, width) : 0;
     memset(to, 0, before * floats * sizeof *to);
     const size_t first = x < 0 ? 0 : (size_t)x;
-    size_t inside = first < in_w ? smaller(in_w - first, width - before) : 0;
-    if (inside) memcpy(to + before * floats, from + first * floats, inside * floats * sizeof *to);
+    size_t inside = first < c->in_w ? smaller(c->in_w - first, width - before) : 0;
+    if (inside && c->before) {
+        k->unary(c->input, c->input_p, c->input_q, from + first * floats, to + before * floats,
+                 inside * floats);
+    } else if (inside) {
+        memcpy(to + before * floats, from + first * floats, inside * floats * sizeof *to);
+    }
     memset(to + (before + inside) * floats, 0, (width - before - inside) * floats * sizeof *to);
 }
 
-static void copy_strip(const conv_job *job, const conv *c, const conv_cut *t, const place *p, float *strip) {
+static void copy_strip(const kernels *k, const conv_job *job, const conv *c, const conv_cut *t,
+                       const place *p, float *strip) {
     const size_t floats = c->kind == CONV_PLANAR ? 1 : CONV_BLOCK, plane = c->in_h * c->in_w * floats;
     const size_t planes = c->kind == CONV_PLANAR ? c->in_channels : conv_blocks(c->in_channels);
     const window w = window_of(c, t->windows, t->panels, p->group);
@@ -434,7 +449,7 @@ static void copy_strip(const conv_job *job, const conv *c, const conv_cut *t, co
             if (y < 0 || (size_t)y >= c->in_h) {
                 memset(to, 0, width * floats * sizeof *to);
             } else {
-                copy_row(in + (size_t)y * c->in_w * floats, x, c->in_w, width, floats, to);
+                copy_row(k, c, in + (size_t)y * c->in_w * floats, x, width, floats, to);
             }
         }
     }
@@ -659,7 +674,7 @@ void conv_run(const kernels *k, const conv_job *job, size_t unit0, size_t unit1,
             listed = p.group;
         }
         if (!t.direct && p.strip != copied) {
-            copy_strip(job, &v, &t, &p, strip);
+            copy_strip(k, job, &v, &t, &p, strip);
             copied = p.strip;
         }
         if (c->kind == CONV_DEPTHWISE) {

@@ -42,6 +42,9 @@ typedef struct conv {
      * be added to such a result. Taps of 0 stand where a pixel of the product does not read. */
     size_t across;
     bool every;
+    bool before; /* `input` of every value read, but for the padding; see conv_takes_function */
+    kernel_unary input;
+    float input_p, input_q;
     bool single;     /* the one output channel is written as a plane, not as a block. Not CONV_DEPTHWISE */
     float low, high; /* limits of the output; -INFINITY and INFINITY: none */
     bool activate;   /* then `function` of every output, with its parameters */
@@ -55,6 +58,8 @@ typedef struct conv {
 bool conv_choose(const conv *c, conv_kind *kind);
 /* How many pixels a product of a convolution of that kind should make; what to set `across` to. */
 size_t conv_across(const conv *c);
+/* Its input is copied, so that a function can be taken on the way. */
+bool conv_takes_function(const conv *c);
 /* A product makes more than one pixel. */
 bool conv_spreads(const conv *c);
 size_t conv_packed_floats(const conv *c);

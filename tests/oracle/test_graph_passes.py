@@ -235,6 +235,17 @@ def scaled(n):
     return [n.op("Mul", n.op("Add", z, n.scalar(2.0)), z), n.op("Mul", n.op("Relu", n.conv(y, 20, 3, 3)), n.scalar(3.0)), x]
 
 
+def generator(n):
+    """Functions in front of convolutions: read by several, by one alone, by others too; added to what was read."""
+    x = n.op("ConvTranspose", n.conv("x", 3, 20, 3, pads=[1] * 4), n.constant(20, 20, 4, 4), n.constant(20), strides=[2, 2], pads=[1] * 4)
+    y = n.op("LeakyRelu", x, alpha=0.1)
+    a = n.op("Add", n.conv(y, 20, 20, [3, 5], pads=[1, 2, 1, 2]), x)
+    b = n.op("Add", n.conv(y, 20, 20, [1, 3], pads=[0, 2, 0, 2], dilations=[1, 2], groups=20), x)
+    c = n.op("Add", a, n.conv(n.op("Clip", b, n.scalar(-0.1), n.scalar(0.4)), 20, 20, 3, pads=[1] * 4, strides=[1, 1], dilations=[1, 1]))
+    z = n.op("LeakyRelu", c, alpha=0.2)
+    return [n.op("Tanh", n.conv(z, 20, 1, 5)), n.op("Add", n.conv(z, 20, 20, 1), z), n.conv(n.op("Relu", b), 20, 8, 3, strides=[2, 2])]
+
+
 def local(n):
     """Local response normalization of full and other blocks; padding between."""
     x = n.op("LRN", n.op("Relu", n.conv("x", 3, 48, 5, strides=[2, 2])), size=5, alpha=0.1, bias=0.5)
@@ -271,7 +282,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, scaled, local, channels_last, left_alone]
+NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, scaled, generator, local, channels_last, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -37,7 +37,8 @@ static size_t min_size(size_t a, size_t b) {
 /* Input pixel, zero in the padding; from a planar image. */
 static float pixel(const conv *c, const float *planar, size_t n, size_t channel, ptrdiff_t y, ptrdiff_t x) {
     if (y < 0 || x < 0 || y >= (ptrdiff_t)c->in_h || x >= (ptrdiff_t)c->in_w) return 0.0f;
-    return planar[((n * c->in_channels + channel) * c->in_h + (size_t)y) * c->in_w + (size_t)x];
+    const float v = planar[((n * c->in_channels + channel) * c->in_h + (size_t)y) * c->in_w + (size_t)x];
+    return c->before && v < 0 ? c->input_p * v : v;
 }
 
 /* One output by the chain that conv.h states. */
@@ -105,6 +106,9 @@ static void check_conv(conv *c, size_t batch, bool extras) {
     c->function = UNARY_F32_LINEAR;
     c->p = 0.5f;
     c->q = 0.25f;
+    c->before = extras && conv_takes_function(c);
+    c->input = UNARY_F32_LEAKY_RELU;
+    c->input_p = 0.25f;
     c->affine = extras && batch == 1;
     c->scale = -1.5f;
     c->shift = 0.125f;

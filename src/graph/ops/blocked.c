@@ -242,6 +242,7 @@ static status run_conv(op_run *r, error *err) {
 const op_def op_blocked_conv = {.domain = "churon",
                                 .name = "Conv",
                                 .since = 1,
+                                .flags = OP_INPLACE_1, /* over what is added */
                                 .signature = "T=T>T",
                                 .vars = {{'T', F32}},
                                 .release = blocked_conv_free,

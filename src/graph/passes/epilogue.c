@@ -139,8 +139,57 @@ static status scalar_sweep(rewriter *w, error *err) {
     return CHURON_OK;
 }
 
+/* ---- functions in front ------------------------------------------------------------------------------- */
+
+/* Cheap enough to be taken once for each convolution that reads it. */
+static bool is_cheap(const op_node *n, node_function *f) {
+    if (!node_reads_function(n, f)) return false;
+    if (f->limits) { /* as a function */
+        f->f = UNARY_F32_CLIP;
+        f->p = f->low;
+        f->q = f->high;
+    }
+    return f->limits || f->f == UNARY_F32_LEAKY_RELU;
+}
+
+/* A function that convolutions alone read, all of which copy what they read anyway. */
+static void fuse_input(rewriter *w, op_node *n) {
+    node_function f;
+    const ir_value *y = n->n_outputs == 1 ? n->outputs[0] : NULL;
+    if (!y || y->is_output || !y->has_rank || y->rank != BLOCKED_RANK || y->slot >= w->n_values ||
+        !is_cheap(n, &f))
+        return;
+    const uint32_t first = w->first[y->slot], end = w->first[y->slot + 1];
+    if (first == end || rewrite_n_uses(w, y) != end - first) return;
+    for (uint32_t i = first; i < end; i++) {
+        const op_node *reader = w->readers[i];
+        const blocked_conv *st = conv_state(reader);
+        if (!st || st->c.before || !conv_takes_function(&st->c) || reader->inputs[0] != y ||
+            (reader->n_inputs > 1 && reader->inputs[1] == y))
+            return;
+    }
+    for (uint32_t i = first; i < end; i++) {
+        conv *c = &conv_state(w->readers[i])->c;
+        c->before = true;
+        c->input = f.f;
+        c->input_p = f.p;
+        c->input_q = f.q;
+        w->readers[i]->inputs[0] = n->inputs[0];
+    }
+    rewrite_remove(w, n);
+}
+
+static status input_sweep(rewriter *w, error *err) {
+    (void)err;
+    for (size_t i = 0; i < w->g->n_nodes; i++) {
+        if (!rewrite_removed(w->g->nodes[i])) fuse_input(w, w->g->nodes[i]);
+    }
+    return CHURON_OK;
+}
+
 status pass_conv_epilogue(rewriter *w, error *err) {
     TRY(rewrite_each(w, add_sweep, err));
     TRY(rewrite_each(w, activation_sweep, err));
-    return rewrite_each(w, scalar_sweep, err);
+    TRY(rewrite_each(w, scalar_sweep, err));
+    return rewrite_each(w, input_sweep, err);
 }
