@@ -432,14 +432,26 @@ def long(n):
     return [n.op("MatMul", n.op("Softmax", s, axis=-1), n.input(1, 2, 1030, 8))]
 
 
-ATTENTIONS = [bert, torch_sdpa, nothing_seen, masked_fill, masked_fill_turned_and_two_biases, three_axes, packed, wide_mask, decode, long]
+def fused_product(n):
+    """As ONNX Runtime's optimizer writes it: scale and transposition in the product."""
+    q, k, v = n.input(B, H, T, D, dims=["N", H, "T", D]), n.input(B, H, S, D, dims=["N", H, "S", D]), n.input(B, H, S, 5, dims=["N", H, "S", 5])
+    s = n.op("FusedMatMul", q, k, domain="com.microsoft", transB=1, alpha=0.3)
+    return [back(n, n.op("MatMul", n.op("Softmax", n.op("Add", s, n.input(B, 1, 1, S)), axis=-1), v))]
+
+
+def fused_product_of_turned_queries(n):
+    s = n.op("FusedMatMul", n.input(B, H, D, T), n.input(B, H, D, S), domain="com.microsoft", transA=1, alpha=0.2)
+    return [n.op("MatMul", n.op("Softmax", s, axis=-1), n.input(B, H, S, 5))]
+
+
+ATTENTIONS = [fused_product, fused_product_of_turned_queries, bert, torch_sdpa, nothing_seen, masked_fill, masked_fill_turned_and_two_biases, three_axes, packed, wide_mask, decode, long]
 
 
 @pytest.mark.parametrize("build", ATTENTIONS, ids=[b.__name__ for b in ATTENTIONS])
 def test_attention_is_one_operator(churon, tmp_path, build):
     n = Net()
     did = ran(churon, tmp_path, n, build(n))
-    assert did.pop("Attention") == 1 and not {"MatMul", "Softmax", "Transpose", "Where", "IsNaN", "Gather"} & set(did)
+    assert did.pop("Attention") == 1 and not {"MatMul", "FusedMatMul", "Softmax", "Transpose", "Where", "IsNaN", "Gather"} & set(did)
 
 
 def other_softmax_axis(n):
@@ -526,6 +538,33 @@ def test_attention_of_a_row_depends_on_no_batch_and_no_thread(churon, tmp_path, 
     whole = run("1", slice(None))
     assert np.array_equal(whole, run("2", slice(None)))
     assert np.array_equal(whole[1:2], run("1", slice(1, 2)))
+
+
+@pytest.mark.parametrize("kind", ["BiasGelu", "FastGelu"])
+def test_bias_and_gelu_join_the_product(churon, tmp_path, kind):
+    n = Net()
+    y = n.op(kind, n.op("MatMul", n.input(3, 5, 24, dims=["N", 5, 24]), n.floats(24, 40)), n.floats(40), domain="com.microsoft")
+    assert ran(churon, tmp_path, n, [y]) == {"Product": 1}
+
+
+@pytest.mark.parametrize("bias, read", [(False, False), (True, False), (True, True)])
+def test_fused_skip_and_norm_are_taken_apart(churon, tmp_path, bias, read):
+    n = Net()
+    x, skip = n.input(3, 5, 24, dims=["N", 5, 24]), n.input(3, 5, 40, dims=["N", 5, 40])
+    x = n.op("MatMul", x, n.floats(24, 40))
+    more = [n.floats(40)] if bias else []
+    y = n.op("SkipLayerNormalization", x, skip, n.floats(40), n.floats(40), *more, domain="com.microsoft", epsilon=1e-6)
+    total = "total"
+    if read:
+        n.nodes[-1].output.extend(["", "", total])
+    outputs = [n.op("Neg", total), y] if read else [y]
+    assert ran(churon, tmp_path, n, outputs) == {"Product": 1, "SkipNormalization": 1, **({"Neg": 1} if read else {})}
+
+
+def test_fused_skip_that_widens_stays(churon, tmp_path):
+    n = Net()
+    y = n.op("SkipLayerNormalization", n.input(3, 5, 24), n.input(1, 5, 24), n.floats(24), n.floats(24), domain="com.microsoft", epsilon=1e-6)
+    assert ran(churon, tmp_path, n, [y]) == {"SkipLayerNormalization": 1}
 
 
 # ---- transpositions and casts ----------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-/* attention_core.c: see attention_core.h. Scores of a block of queries exist as a matrix of bounded size;
- * blocks follow one another. */
+/* attention_core.c: see attention_core.h. The usual f32 call goes by heads (attend.h). Else scores of a block
+ * of queries of many heads exist as a matrix of bounded size, and blocks follow one another. */
 #include "graph/ops/attention_core.h"
 
+#include "graph/ops/attend.h"
 #include "graph/ops/gemm.h"
 #include "graph/ops/rows.h"
 
@@ -30,18 +31,21 @@ float attention_round(elem type, float v) {
     return v;
 }
 
-/* Row of a block: [kv head][head of its group][query]. */
-static query query_of(const attention_job *j, size_t row) {
-    const attention_call *c = j->call;
-    size_t n = j->i1 - j->i0, u = j->u0 + row / (n * j->group);
-    query q = {
-        .b = u / c->kv_heads, .h = u % c->kv_heads * j->group + row / n % j->group, .i = j->i0 + row % n};
+static query query_at(const attention_call *c, size_t b, size_t h, size_t i) {
+    query q = {.b = b, .h = h, .i = i};
     int64_t at = (c->offsets ? c->offsets[q.b] : c->offset) + (int64_t)q.i;
     q.first = c->left >= 0 ? at - c->left : 0;
     q.end = c->valid ? c->valid[q.b] : (int64_t)c->kv_len;
     if (c->causal && at + 1 < q.end) q.end = at + 1;
     if (c->right >= 0 && at + c->right + 1 < q.end) q.end = at + c->right + 1;
     return q;
+}
+
+/* Row of a block: [kv head][head of its group][query]. */
+static query query_of(const attention_job *j, size_t row) {
+    const attention_call *c = j->call;
+    const size_t n = j->i1 - j->i0, u = j->u0 + row / (n * j->group);
+    return query_at(c, u / c->kv_heads, u % c->kv_heads * j->group + row / n % j->group, j->i0 + row % n);
 }
 
 static void exponentials_f32(const kernels *k, float *x, size_t n) {
@@ -124,6 +128,85 @@ static status products_f64(op_run *r, const attention_job *j, size_t rows, size_
 #undef REAL
 #undef FN
 
+/* ---- blocks of a head ------------------------------------------------------------------------------- */
+
+static bool is_half(elem type) {
+    return type == ELEM_F16 || type == ELEM_BF16;
+}
+
+/* Nothing wants scores but the softmax, and enough queries share the packing of keys. */
+static bool goes_by_head(const attention_call *c) {
+    enum { FEW = 4 };
+    return c->work == ELEM_F32 && !c->tap && !is_half(c->round) && !is_half(c->softmax_round) && !c->sink &&
+           c->q_len * (c->q_heads / c->kv_heads) > FEW && c->kv_len > 0 && c->head_k > 0 && c->head_v > 0;
+}
+
+static bool sees_any(const float *bias, size_t step, size_t n) {
+    for (size_t k = 0; k < n; k++) {
+        if (bias[k * step] != -INFINITY) return true;
+    }
+    return false;
+}
+
+/* Keys that the query does not see weigh nothing. */
+static void soften(const void *ctx, size_t b, size_t h, size_t i, float *s) {
+    const attention_job *j = ctx;
+    const attention_call *c = j->call;
+    const query q = query_at(c, b, h, i);
+    const size_t step = c->bias_step[3],
+                 most = c->bias && c->bias_keys < c->kv_len ? c->bias_keys : c->kv_len;
+    const size_t first = q.first < 0 ? 0 : (size_t)q.first;
+    size_t end = q.end < 0 ? 0 : (size_t)q.end;
+    end = end > most ? most : end;
+    if (first >= end) {
+        memset(s, 0, c->kv_len * sizeof *s);
+        return;
+    }
+    if (c->soft_cap > 0) soft_cap_f32(c, s);
+    const float *bias = c->bias ? (const float *)c->bias + b * c->bias_step[0] + h * c->bias_step[1] +
+                                      i * c->bias_step[2] + first * step
+                                : NULL;
+    const size_t n = end - first;
+    float *seen = s + first;
+    if (bias && step == 1) {
+        for (size_t k = 0; k < n; k++) seen[k] = bias[k] == -INFINITY ? -INFINITY : seen[k] + bias[k];
+    } else if (bias) {
+        for (size_t k = 0; k < n; k++)
+            seen[k] = bias[k * step] == -INFINITY ? -INFINITY : seen[k] + bias[k * step];
+    }
+    j->kernels->softmax(seen, seen, n);
+    if (bias && seen[0] != seen[0] && !sees_any(bias, step, n)) memset(seen, 0, n * sizeof *s);
+    memset(s, 0, first * sizeof *s);
+    memset(s + end, 0, (c->kv_len - end) * sizeof *s);
+}
+
+static attend_operand steps_of(const attention_view *v) {
+    return (attend_operand){.data = v->data, .step = {v->batch, v->head, v->time, 1}};
+}
+
+static status run_by_head(op_run *r, attention_job *j, error *err) {
+    const attention_call *c = j->call;
+    const attend a = {.q = steps_of(&c->q),
+                      .k = steps_of(&c->k),
+                      .v = steps_of(&c->v),
+                      .y = j->y,
+                      .y_step = {c->y.batch, c->y.head, c->y.time},
+                      .batch = c->batch,
+                      .heads = c->q_heads,
+                      .group = j->group,
+                      .n_queries = c->q_len,
+                      .n_keys = c->kv_len,
+                      .width = c->head_k,
+                      .value_width = c->head_v,
+                      .q_scale = c->split_scale ? (float)sqrt(c->scale) : (float)c->scale,
+                      .k_scale = c->split_scale ? (float)sqrt(c->scale) : 1.0f,
+                      .soften = soften,
+                      .ctx = j};
+    return attend_run(r, &a, err);
+}
+
+/* ---- everything else --------------------------------------------------------------------------------- */
+
 static size_t at_least_one(size_t n) {
     return n ? n : 1;
 }
@@ -133,6 +216,7 @@ status attention_run(op_run *r, const attention_call *c, error *err) {
     if (units == 0 || c->q_len == 0 || c->q_heads == 0) return CHURON_OK;
     attention_job j = {.call = c, .kernels = run_kernels(r), .group = c->q_heads / c->kv_heads};
     memcpy(&j.y, &c->y.data, sizeof j.y); /* the one view that is written */
+    if (goes_by_head(c)) return run_by_head(r, &j, err);
     size_t line = at_least_one(c->kv_len * j.group * bytes);
     size_t per_block = at_least_one(SCORE_BYTES / line); /* queries of a kv head */
     if (per_block > c->q_len) per_block = c->q_len;

@@ -457,10 +457,12 @@ static status with_bias(op_run *r, attention_view *v, const float *bias, size_t 
     if (!bias) return CHURON_OK;
     TRY(run_scratch(r, (batch * heads * n * d + 1) * sizeof(float), &memory, err));
     float *to = memory;
-    place(v, batch, heads, n, d, n, 0, to);
-    for (size_t b = 0; b < batch; b++)
-        for (size_t h = 0; h < heads; h++)
-            for (size_t i = 0; i < n * d; i++) to[(b * heads + h) * n * d + i] += bias[h * d + i % d];
+    for (size_t row = 0; row < batch * heads * n; row++, to += d) {
+        const size_t b = row / n / heads, h = row / n % heads;
+        const float *from = (const float *)v->data + b * v->batch + h * v->head + row % n * v->time;
+        for (size_t i = 0; i < d; i++) to[i] = from[i] + bias[h * d + i];
+    }
+    to = memory;
     *v = dense_view(to, heads, n, d);
     return CHURON_OK;
 }

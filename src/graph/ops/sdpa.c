@@ -1,15 +1,13 @@
-/* sdpa.c: see sdpa.h. A unit of work is a block of queries of one head: keys and values are packed as
- * products read them, scores of the block lie in a matrix that stays in the second-level cache. */
+/* sdpa.c: see sdpa.h. Views become strides, the arithmetic is attend.c's. */
 #include "graph/ops/sdpa.h"
 
 #include "base/mem.h"
+#include "graph/ops/attend.h"
 #include "graph/ops/nn.h"
-#include "kernel/gemm.h"
 
-#include <math.h>
 #include <string.h>
 
-enum { Q, K, V, MASKS, MOST_ROWS = 168, SCORE_FLOATS = 1 << 17 };
+enum { Q, K, V, MASKS };
 
 /* ---- shapes ----------------------------------------------------------------------------------------- */
 
@@ -140,77 +138,19 @@ typedef struct mask {
 typedef struct job {
     const sdpa *st;
     const kernels *kernels;
-    operand q, k, v;
     mask adds[SDPA_ADDS], condition;
-    float *y;
-    size_t y_step[SDPA_AXES];
-    size_t batch, heads, n_queries, n_keys, width, value_width;
-    size_t rows, blocks, units; /* of a block; of a head; in all */
-    size_t ld;                  /* of a row of scores */
-    size_t each;                /* floats of scratch of a member */
-    float *scratch;
-    stop_flag *stop;
+    size_t first; /* addition that is left to be done; the product has done those before */
+    size_t n_keys;
 } job;
 
-/* ---- a unit ----------------------------------------------------------------------------------------- */
-
-typedef struct places {
-    float *queries, *keys, *values, *scores, *gemm;
-} places;
-
-static size_t round_up(size_t n) {
-    return (n + 15) / 16 * 16;
-}
-
-/* `base` NULL: only the size is of interest. */
-static size_t lay_out(const job *j, float *base, places *p) {
-    const size_t deepest = j->n_keys > j->width ? j->n_keys : j->width;
-    const size_t sizes[5] = {round_up(j->rows * j->width), gemm_packed_floats(j->width, j->n_keys),
-                             gemm_packed_floats(j->n_keys, j->value_width), round_up(j->rows * j->ld),
-                             round_up(gemm_scratch_floats(deepest))};
-    size_t at[5], sum = 0;
-    for (size_t i = 0; i < 5; i++) {
-        at[i] = sum;
-        sum += round_up(sizes[i]);
-    }
-    if (base)
-        *p = (places){.queries = base + at[0],
-                      .keys = base + at[1],
-                      .values = base + at[2],
-                      .scores = base + at[3],
-                      .gemm = base + at[4]};
-    return sum;
-}
-
-static const float *at_head(const operand *o, size_t b, size_t h) {
-    return o->data + b * o->step[SDPA_BATCH] + h * o->step[SDPA_HEAD];
-}
-
-static void pack_head(const job *j, size_t b, size_t h, const places *p) {
-    gemm_pack(at_head(&j->k, b, h), j->k.step[SDPA_WIDTH], j->k.step[SDPA_TIME], j->width, j->n_keys, 0,
-              gemm_panels(j->n_keys), p->keys);
-    gemm_pack(at_head(&j->v, b, h), j->v.step[SDPA_TIME], j->v.step[SDPA_WIDTH], j->n_keys, j->value_width, 0,
-              gemm_panels(j->value_width), p->values);
-}
-
-static void take_queries(const job *j, size_t b, size_t h, size_t from, size_t n, float *to) {
-    const float *q = at_head(&j->q, b, h) + from * j->q.step[SDPA_TIME], scale = j->st->scale;
-    const size_t step = j->q.step[SDPA_WIDTH];
-    for (size_t i = 0; i < n; i++, q += j->q.step[SDPA_TIME], to += j->width) {
-        if (step == 1) {
-            for (size_t d = 0; d < j->width; d++) to[d] = q[d] * scale;
-        } else {
-            for (size_t d = 0; d < j->width; d++) to[d] = q[d * step] * scale;
-        }
-    }
-}
+/* ---- scores ----------------------------------------------------------------------------------------- */
 
 static const float *mask_row(const mask *m, size_t b, size_t h, size_t i) {
     return (const float *)m->data + b * m->step[SDPA_BATCH] + h * m->step[SDPA_HEAD] + i * m->step[SDPA_TIME];
 }
 
 /* The condition, then the additions that the product has not done, in the order of the pieces. */
-static void apply_masks(const job *j, size_t b, size_t h, size_t i, size_t first, float *s) {
+static void apply_masks(const job *j, size_t b, size_t h, size_t i, float *s) {
     if (j->st->where != SDPA_NO_WHERE) {
         const mask *m = &j->condition;
         const uint8_t *c = (const uint8_t *)m->data + b * m->step[SDPA_BATCH] + h * m->step[SDPA_HEAD] +
@@ -219,7 +159,7 @@ static void apply_masks(const job *j, size_t b, size_t h, size_t i, size_t first
         for (size_t k = 0; k < j->n_keys; k++)
             s[k] = (c[k * m->step[SDPA_WIDTH]] != 0) == fills ? j->st->fill : s[k];
     }
-    for (size_t a = first; a < j->st->n_adds; a++) {
+    for (size_t a = j->first; a < j->st->n_adds; a++) {
         const float *m = mask_row(&j->adds[a], b, h, i);
         const size_t step = j->adds[a].step[SDPA_WIDTH];
         if (step == 1) {
@@ -234,64 +174,11 @@ static void clear_nan(float *s, size_t n) {
     for (size_t k = 0; k < n; k++) s[k] = s[k] == s[k] ? s[k] : 0.0f;
 }
 
-static void run_unit(const job *j, size_t b, size_t h, size_t from, size_t n, const places *p) {
-    const sdpa *st = j->st;
-    const mask *early =
-        st->n_adds && st->where == SDPA_NO_WHERE && j->adds[0].step[SDPA_WIDTH] == 1 ? &j->adds[0] : NULL;
-    take_queries(j, b, h, from, n, p->queries);
-    gemm g = {.n = j->n_keys,
-              .k = j->width,
-              .a = p->queries,
-              .a_row = j->width,
-              .a_k = 1,
-              .n_runs = 1,
-              .run = j->width,
-              .b = p->keys,
-              .c = p->scores,
-              .c_row = j->ld,
-              .c_panel = GEMM_PANEL,
-              .add = early ? mask_row(early, b, h, from) : NULL,
-              .add_row = early ? early->step[SDPA_TIME] : 0,
-              .add_panel = GEMM_PANEL,
-              .low = -INFINITY,
-              .high = INFINITY};
-    gemm_run(j->kernels, &g, 0, n, 0, gemm_panels(j->n_keys), p->gemm);
-    for (size_t i = 0; i < n; i++) {
-        float *s = p->scores + i * j->ld;
-        apply_masks(j, b, h, from + i, early ? 1 : 0, s);
-        j->kernels->softmax(s, s, j->n_keys);
-        if (st->nan_to_0 && s[0] != s[0]) clear_nan(s, j->n_keys); /* a row is all NaN or has none */
-    }
-    g = (gemm){.n = j->value_width,
-               .k = j->n_keys,
-               .a = p->scores,
-               .a_row = j->ld,
-               .a_k = 1,
-               .n_runs = 1,
-               .run = j->n_keys,
-               .b = p->values,
-               .c = j->y + b * j->y_step[SDPA_BATCH] + h * j->y_step[SDPA_HEAD] + from * j->y_step[SDPA_TIME],
-               .c_row = j->y_step[SDPA_TIME],
-               .c_panel = GEMM_PANEL,
-               .low = -INFINITY,
-               .high = INFINITY,
-               .stop = j->stop};
-    gemm_run(j->kernels, &g, 0, n, 0, gemm_panels(j->value_width), p->gemm);
-}
-
-static void member(void *ctx, const pool_member *me) {
+static void soften(const void *ctx, size_t b, size_t h, size_t i, float *s) {
     const job *j = ctx;
-    places p;
-    size_t from, to, at_hand = SIZE_MAX;
-    (void)lay_out(j, j->scratch + me->index * j->each, &p);
-    pool_split(me, j->units, 1, &from, &to);
-    for (size_t u = from; u < to && !stop_now(j->stop); u++) {
-        const size_t head = u / j->blocks, block = u % j->blocks, b = head / j->heads, h = head % j->heads;
-        if (head != at_hand) pack_head(j, b, h, &p);
-        at_hand = head;
-        const size_t i0 = j->n_queries * block / j->blocks, i1 = j->n_queries * (block + 1) / j->blocks;
-        run_unit(j, b, h, i0, i1 - i0, &p);
-    }
+    apply_masks(j, b, h, i, s);
+    j->kernels->softmax(s, s, j->n_keys);
+    if (j->st->nan_to_0 && s[0] != s[0]) clear_nan(s, j->n_keys); /* a row is all NaN or has none */
 }
 
 /* ---- a run ------------------------------------------------------------------------------------------ */
@@ -306,14 +193,19 @@ static void take_masks(const op_run *r, job *j) {
     }
 }
 
-static void cut(job *j, size_t threads) {
-    size_t most = SCORE_FLOATS / j->ld;
-    most = most < 16 ? 16 : most > MOST_ROWS ? MOST_ROWS : most;
-    j->blocks = (j->n_queries + most - 1) / most;
-    if (j->batch * j->heads * j->blocks < 2 * threads && j->n_queries >= 32 * threads)
-        j->blocks = (2 * threads + j->batch * j->heads - 1) / (j->batch * j->heads) * j->blocks;
-    j->units = j->batch * j->heads * j->blocks;
-    j->rows = (j->n_queries + j->blocks - 1) / j->blocks;
+/* What the product adds while it has the scores at hand. */
+static void add_early(job *j, attend *a) {
+    const mask *m = &j->adds[0];
+    if (j->st->n_adds == 0 || j->st->where != SDPA_NO_WHERE || m->step[SDPA_WIDTH] != 1) return;
+    j->first = 1;
+    a->add = m->data;
+    memcpy(a->add_step, m->step, sizeof a->add_step);
+}
+
+static attend_operand steps_of(const operand *o) {
+    attend_operand out = {.data = o->data};
+    memcpy(out.step, o->step, sizeof out.step);
+    return out;
 }
 
 static status run(op_run *r, error *err) {
@@ -321,47 +213,36 @@ static status run(op_run *r, error *err) {
     tensor *y;
     TRY(run_out(r, 0, &y, err));
     if (y->count == 0) return CHURON_OK;
-    job j = {.st = st,
-             .kernels = run_kernels(r),
-             .stop = run_stop(r),
-             .q = operand_of(&st->q, run_in(r, Q)),
-             .k = operand_of(&st->k, run_in(r, K)),
-             .v = operand_of(&st->v, run_in(r, V)),
-             .y = y->data};
+    const operand q = operand_of(&st->q, run_in(r, Q)), k = operand_of(&st->k, run_in(r, K)),
+                  v = operand_of(&st->v, run_in(r, V));
     const size_t head_axis = st->time_first ? 2 : 1, time_axis = y->rank == 3 || st->time_first ? 1 : 2;
-    j.batch = (size_t)y->dims[0];
-    j.heads = y->rank == 3 ? 1 : (size_t)y->dims[head_axis];
-    j.n_queries = (size_t)y->dims[time_axis];
-    j.n_keys = j.v.size[SDPA_TIME];
-    j.width = j.q.size[SDPA_WIDTH];
-    j.value_width = j.v.size[SDPA_WIDTH];
+    job j = {.st = st, .kernels = run_kernels(r), .n_keys = v.size[SDPA_TIME]};
+    attend a = {.q = steps_of(&q),
+                .k = steps_of(&k),
+                .v = steps_of(&v),
+                .y = y->data,
+                .batch = (size_t)y->dims[0],
+                .heads = y->rank == 3 ? 1 : (size_t)y->dims[head_axis],
+                .group = 1,
+                .n_queries = (size_t)y->dims[time_axis],
+                .n_keys = j.n_keys,
+                .width = q.size[SDPA_WIDTH],
+                .value_width = v.size[SDPA_WIDTH],
+                .q_scale = st->scale,
+                .k_scale = 1.0f,
+                .soften = soften,
+                .ctx = &j};
     take_masks(r, &j);
-    if (j.n_keys == 0) { /* sums over nothing */
+    add_early(&j, &a);
+    if (a.n_keys == 0) { /* sums over nothing */
         memset(y->data, 0, tensor_bytes(y));
         return CHURON_OK;
     }
-    const size_t row = st->time_first ? j.heads * j.value_width : j.value_width;
-    j.y_step[SDPA_TIME] = row;
-    j.y_step[SDPA_HEAD] = st->time_first ? j.value_width : j.n_queries * j.value_width;
-    j.y_step[SDPA_BATCH] = j.n_queries * j.heads * j.value_width;
-    j.ld = round_up(j.n_keys) + 16; /* no multiple of 2 KiB: see gemm_run */
-    pool *team = run_pool(r);
-    const double work = (double)j.batch * (double)j.heads * (double)j.n_queries * (double)j.n_keys *
-                        (double)(j.width + j.value_width + 8);
-    size_t threads = work > 400e3 ? pool_threads(team) : 1;
-    cut(&j, threads);
-    if (j.units < threads) threads = 1;
-    places p;
-    j.each = lay_out(&j, NULL, &p);
-    void *memory;
-    TRY(run_scratch(r, threads * j.each * sizeof(float), &memory, err));
-    j.scratch = memory;
-    if (threads > 1) {
-        pool_run(team, member, &j);
-    } else {
-        member(&j, &(pool_member){.pool = team, .index = 0, .count = 1});
-    }
-    return CHURON_OK;
+    const size_t row = st->time_first ? a.heads * a.value_width : a.value_width;
+    a.y_step[ATTEND_TIME] = row;
+    a.y_step[ATTEND_HEAD] = st->time_first ? a.value_width : a.n_queries * a.value_width;
+    a.y_step[ATTEND_BATCH] = a.n_queries * a.heads * a.value_width;
+    return attend_run(r, &a, err);
 }
 
 const op_def op_sdpa = {.domain = "churon",

@@ -10,7 +10,7 @@
 
 #include "graph/op.h"
 
-enum { SDPA_BATCH, SDPA_HEAD, SDPA_TIME, SDPA_WIDTH, SDPA_AXES, SDPA_ADDS = 2 };
+enum { SDPA_BATCH, SDPA_HEAD, SDPA_TIME, SDPA_WIDTH, SDPA_AXES, SDPA_ADDS = 2 }; /* as in attend.h */
 
 typedef struct sdpa_view {
     int axis[SDPA_AXES]; /* of the input; -1: there is none, the size is 1 */

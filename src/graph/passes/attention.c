@@ -1,7 +1,7 @@
 /* attention.c: scaled dot-product attention that was exported in pieces:
  *
  *   MatMul(p, v),  p = Softmax(scores)           or 0 where that is NaN (IsNaN, Where)
- *   scores = MatMul(q, k^T)                      then * or / a scalar,
+ *   scores = MatMul(q, k^T), FusedMatMul         then * or / a scalar,
  *                                                then Where(condition, scalar, .) either way round,
  *                                                then + a mask, twice at most
  *
@@ -136,15 +136,23 @@ static bool is_operand(const ir_value *v, size_t rank) {
     return value_is_f32(v) && v->has_rank && v->rank == rank;
 }
 
-static bool match_product(match *m, op_node *n) {
+static bool match_product(match *m, op_node *n, bool turned_q, bool turned_k) {
     const size_t rank = m->st.rank;
     ir_value *q = n->inputs[0], *k = n->inputs[1];
     if (!is_operand(q, rank) || !is_operand(k, rank)) return false;
-    m->st.q = plain_view(rank, false);
-    m->st.k = plain_view(rank, true);
+    m->st.q = plain_view(rank, turned_q);
+    m->st.k = plain_view(rank, turned_k);
     m->inputs[0] = peel(m, q, &m->st.q, &m->st.scale, false);
     m->inputs[1] = peel(m, k, &m->st.k, &m->st.scale, true);
     return !m->inputs[1]->is_constant; /* constant keys are better packed once */
+}
+
+static bool match_fused_product(match *m, op_node *n) {
+    if (node_int(n, "transBatchA", 0) || node_int(n, "transBatchB", 0) ||
+        !match_product(m, n, node_int(n, "transA", 0) != 0, node_int(n, "transB", 0) == 0))
+        return false;
+    m->st.scale *= node_float(n, "alpha", 1.0f);
+    return true;
 }
 
 static bool match_scores(match *m, const ir_value *v, int depth);
@@ -184,7 +192,8 @@ static bool match_scores(match *m, const ir_value *v, int depth) {
     op_node *n;
     float scale = 1.0f;
     if (depth == 0 || !is_operand(v, m->st.rank)) return false;
-    if ((n = pattern_maker(&m->p, v, "MatMul"))) return match_product(m, n);
+    if ((n = pattern_maker(&m->p, v, "MatMul"))) return match_product(m, n, false, true);
+    if ((n = pattern_maker_of(&m->p, v, "com.microsoft", "FusedMatMul"))) return match_fused_product(m, n);
     if ((n = pattern_maker(&m->p, v, "Add"))) return n->version >= 7 && match_addition(m, n, depth);
     if ((n = pattern_maker(&m->p, v, "Where"))) return match_where(m, n, depth);
     const ir_value *inner = !v->is_constant && v->producer ? peel_scalar(v, &scale) : NULL;

@@ -17,6 +17,8 @@ static const pass passes[] = {
     {"common-subexpressions", "computes once what several nodes compute alike", pass_common_subexpressions},
     {"conv-scale", "takes a batch normalization, scale or shift behind a convolution into its weights",
      pass_conv_scale},
+    {"fused-exports", "takes what ONNX Runtime's optimizer joined apart where other pieces fit better",
+     pass_fused_exports},
     {"activations", "finds SiLU, HardSwish, GELU and Mish that were exported in pieces", pass_activations},
     {"normalization", "finds layer norm and RMS norm that were exported in pieces", pass_normalization},
     {"softmax", "finds softmax and its logarithm that were exported in pieces", pass_softmax},

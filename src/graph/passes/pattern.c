@@ -4,8 +4,12 @@
 #include <string.h>
 
 op_node *pattern_maker(pattern *p, const ir_value *v, const char *op) {
+    return pattern_maker_of(p, v, "", op);
+}
+
+op_node *pattern_maker_of(pattern *p, const ir_value *v, const char *domain, const char *op) {
     op_node *n = v && !v->is_constant ? v->producer : NULL;
-    if (!node_is(n, op)) return NULL;
+    if (!node_is_of(n, domain, op)) return NULL;
     for (size_t i = 0; i < p->n; i++) {
         if (p->nodes[i] == n) return n;
     }

@@ -70,6 +70,7 @@ typedef struct pattern {
 /* The node that makes v, if it is this operator of ai.onnx; it joins the pattern. NULL: it is not, or v is
  * constant, or the pattern is full. A matcher that tries another way sets n back. */
 op_node *pattern_maker(pattern *p, const ir_value *v, const char *op);
+op_node *pattern_maker_of(pattern *p, const ir_value *v, const char *domain, const char *op);
 /* Nobody outside reads what its nodes make, but for the outputs of `last`, which is in it. */
 bool pattern_is_closed(const pattern *p, const op_node *last);
 void pattern_remove(rewriter *w, const pattern *p);
