@@ -567,6 +567,54 @@ def test_fused_skip_that_widens_stays(churon, tmp_path):
     assert ran(churon, tmp_path, n, [y]) == {"SkipLayerNormalization": 1}
 
 
+def one_hot(n, x, rows, how):
+    if how == "equal":
+        hot = n.op("Cast", n.op("Equal", x, n.tensor(np.arange(2, 2 + rows, dtype=np.int32)[None])), to=TensorProto.FLOAT)
+    elif how == "turned":
+        hot = n.op("Cast", n.op("Equal", n.tensor(np.arange(-1, rows - 1, dtype=np.int32)), x), to=TensorProto.FLOAT)
+    else:
+        hot = n.op("OneHot", x, n.tensor(np.array(rows, np.int32)), n.tensor(np.array([0, 1], np.float32)))
+    return n.op("MatMul", hot, n.floats(rows, 24))
+
+
+def integers(n, *shape, low=-9, high=12):
+    name = f"x{len(n.infos)}"
+    n.feeds[name] = n.rng.integers(low, high, shape).astype(np.int32)
+    n.infos.append(helper.make_tensor_value_info(name, TensorProto.INT32, ["N", *shape[1:]]))
+    return name
+
+
+@pytest.mark.parametrize("how", ["equal", "turned", "operator"])
+@pytest.mark.parametrize("behind", ["nothing", "bias", "gelu", "clip"])
+def test_one_hot_products_pick_rows(churon, tmp_path, how, behind):
+    n = Net()
+    x = integers(n, 3, 50, *([] if how == "operator" else [1]))
+    y = one_hot(n, x, 9, how)
+    if behind != "nothing":
+        y = n.op("Add", y, n.floats(24))
+    if behind == "gelu":
+        y = n.op("Gelu", y, domain="com.microsoft")
+    if behind == "clip":
+        y = n.op("Clip", y, n.scalar(-0.5), n.scalar(0.5))
+    assert ran(churon, tmp_path, n, [y]) == {"PickedRows": 1}
+
+
+@pytest.mark.parametrize("what", ["wide", "gap", "infinite", "read", "values"])
+def test_no_one_hot(churon, tmp_path, what):
+    n = Net()
+    x = integers(n, 2, 5, *([] if what == "values" else [4 if what == "wide" else 1]), low=0, high=4)
+    c = np.array([0, 1, 2, 4 if what == "gap" else 3], np.int32)
+    if what == "values":
+        hot = n.op("OneHot", x, n.tensor(np.array(4, np.int32)), n.tensor(np.array([0, 2], np.float32)))
+    else:
+        hot = n.op("Cast", n.op("Equal", x, n.tensor(c)), to=TensorProto.FLOAT)
+    w = np.arange(12, dtype=np.float32).reshape(4, 3)
+    if what == "infinite":
+        w[1, 1] = np.inf
+    outputs = [n.op("MatMul", hot, n.tensor(w))] + ([n.op("Neg", hot)] if what == "read" else [])
+    assert "PickedRows" not in ran(churon, tmp_path, n, outputs)
+
+
 # ---- transpositions and casts ----------------------------------------------------------------------------
 
 IN, OUT = [0, 2, 3, 1], [0, 3, 1, 2]

@@ -15,7 +15,7 @@ ort = pytest.importorskip("onnxruntime", reason="skip: the onnxruntime package c
 import random_graph  # noqa: E402
 
 PASSES = ["function-tables", "quantized", "quantized-layout", "constant-folding", "identity", "transposes", "common-subexpressions", "conv-scale", "activations", "normalization", "softmax", "attention", "blocked-layout", "winograd", "recurrent-weights", "conv-epilogue",
-          "matmul-epilogue", "skip-normalization", "fused-exports", "dead-code"]
+          "matmul-epilogue", "skip-normalization", "fused-exports", "one-hot", "dead-code"]
 EPS = 2.0**-23
 # What was once found wrong.
 FOUND = []

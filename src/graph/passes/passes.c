@@ -20,6 +20,7 @@ static const pass passes[] = {
     {"fused-exports", "takes what ONNX Runtime's optimizer joined apart where other pieces fit better",
      pass_fused_exports},
     {"activations", "finds SiLU, HardSwish, GELU and Mish that were exported in pieces", pass_activations},
+    {"one-hot", "picks rows of a matrix where a product with ones and zeros would", pass_one_hot},
     {"normalization", "finds layer norm and RMS norm that were exported in pieces", pass_normalization},
     {"softmax", "finds softmax and its logarithm that were exported in pieces", pass_softmax},
     {"attention", "finds scaled dot-product attention with its masks; transposes nothing", pass_attention},

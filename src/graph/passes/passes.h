@@ -45,6 +45,7 @@ status pass_quantized_layout(rewriter *w, error *err);
 status pass_skip_normalization(rewriter *w, error *err);
 status pass_softmax(rewriter *w, error *err);
 MUST_USE status pass_fused_exports(rewriter *w, error *err);
+MUST_USE status pass_one_hot(rewriter *w, error *err);
 status pass_attention(rewriter *w, error *err);
 
 #endif
