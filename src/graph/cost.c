@@ -3,6 +3,7 @@
 
 #include "graph/ops/blocked.h"
 #include "graph/ops/product.h"
+#include "graph/ops/qimage.h"
 #include "graph/ops/sdpa.h"
 #include "graph/providers/provider.h"
 
@@ -75,6 +76,11 @@ size_t cost_packed_bytes(const op_node *n) {
         for (size_t i = 0; i < st->n_phases; i++) floats += conv_packed_floats(&st->phases[i].c);
         return floats * sizeof(float);
     }
+    if (n->def == &op_qimage_conv) {
+        const qconv *c = &((const qimage_conv *)n->state)->c;
+        return qconv_packed_bytes(c) + qconv_columns(c) * 3 * sizeof(int32_t);
+    }
+    if (n->def == &op_qimage_table) return ((const qimage_table *)n->state)->n * 256;
     if (n->def == &op_blocked_affine) {
         return 2 * ((const blocked_affine *)n->state)->blocks * CONV_BLOCK * sizeof(float);
     }
@@ -95,6 +101,11 @@ double cost_operations(const op_node *n, const graph_event *e) {
         const blocked_transpose *st = n->state;
         return 2.0 * (double)(a->count / (conv_blocks(st->c.in_channels) * CONV_BLOCK)) *
                (double)(st->c.in_channels * st->c.out_channels * st->kernel_h * st->kernel_w);
+    }
+    if (out && n->def == &op_qimage_conv) {
+        const qconv *by = &((const qimage_conv *)n->state)->c;
+        return 2.0 * (double)out->count * (double)(by->in_channels / by->groups) *
+               (double)(by->kernel_h * by->kernel_w);
     }
     if (out && (n->def == &op_product || n->def == &op_product_int)) {
         return 2.0 * (double)out->count * (double)((const product *)n->state)->k;

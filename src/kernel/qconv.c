@@ -7,8 +7,11 @@
 
 enum {
     STRIP_BYTES =
-        96 << 10,      /* of input that a strip of output rows reads: it stays in the second-level cache */
-    LEAST_UNITS = 8,   /* so that threads get equal shares */
+        96 << 10, /* of input that a strip of output rows reads: it stays in the second-level cache */
+    DIRECT_BYTES = 256 << 10, /* likewise, where it is not copied */
+    WEIGHT_BYTES = 384 << 10, /* that may pass through that cache while rows are there */
+    LEAST_UNITS = 8,          /* so that threads get equal shares */
+    EVEN_UNITS = 4,
     PART_PANELS = 2,   /* of a unit at least */
     MOST_PARTS = 4096, /* runs of a row */
     SLACK = 64         /* readable bytes behind a strip */
@@ -80,13 +83,19 @@ static cut cut_of(const qconv *c) {
     t.flat =
         c->kernel_h == 1 && c->kernel_w == 1 && c->stride_h == 1 && c->stride_w == 1 && t.strip_w == c->out_w;
     t.rows = 1;
-    while (t.rows < c->out_h && input_rows(c, t.rows + 1) * t.strip_w * c->in_channels <= STRIP_BYTES)
+    /* Of a strip that is read where it is the result counts too: it is to be there when something is added.
+     */
+    const size_t most_bytes = t.direct ? DIRECT_BYTES : STRIP_BYTES,
+                 out_row = t.direct ? 2 * c->out_w * c->out_channels : 0;
+    while (t.rows < c->out_h &&
+           input_rows(c, t.rows + 1) * t.strip_w * c->in_channels + (t.rows + 1) * out_row <= most_bytes)
         t.rows++;
     t.strips = div_up(c->out_h, t.rows);
     const size_t most = t.depthwise ? 1 : div_up(t.panels * c->groups, PART_PANELS);
-    if (t.strips < LEAST_UNITS && most == 1) t.strips = smaller(c->out_h, LEAST_UNITS);
+    if (t.strips < LEAST_UNITS && most == 1) t.strips = LEAST_UNITS;
+    if (t.strips > 2) t.strips = div_up(t.strips, EVEN_UNITS) * EVEN_UNITS;
+    t.strips = smaller(t.strips, c->out_h);
     t.rows = div_up(c->out_h, t.strips);
-    t.strips = div_up(c->out_h, t.rows);
     t.strip_h = input_rows(c, t.rows);
     t.strip_bytes = t.direct ? 0 : t.strip_h * t.strip_w * c->in_channels + SLACK;
     t.parts = t.strips < LEAST_UNITS ? smaller(div_up(LEAST_UNITS, t.strips), most) : 1;
@@ -123,19 +132,16 @@ size_t qconv_packed_bytes(const qconv *c) {
     return size_mul(qconv_columns(c), each, &bytes) ? bytes : 0;
 }
 
-static uint8_t weight(const qconv *c, const uint8_t *weights, size_t out, size_t in, size_t tap) {
-    const size_t taps = c->kernel_h * c->kernel_w;
-    return weights[(out * (c->in_channels / c->groups) + in) * taps + tap] ^ (c->w_signed ? 0 : 0x80);
-}
-
 /* The column of one output channel: run by run, quads 64 bytes apart. */
 static void pack_column(const qconv *c, const cut *t, const uint8_t *weights, size_t out, uint8_t *to) {
-    const size_t in = c->in_channels / c->groups;
+    const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
+    const uint8_t flip = c->w_signed ? 0 : 0x80;
     for (size_t p = 0; p < t->n_parts; p++, to += t->quads * QGEMM_QUAD * QGEMM_PANEL) {
-        for (size_t i = 0; i < t->part_bytes; i++) {
-            const size_t tap = t->by_row ? p * c->kernel_w + i / in : p;
-            to[i / QGEMM_QUAD * QGEMM_PANEL * QGEMM_QUAD + i % QGEMM_QUAD] =
-                weight(c, weights, out, i % in, tap);
+        size_t i = 0;
+        for (size_t tap = t->by_row ? p * c->kernel_w : p; i < t->part_bytes; tap++) {
+            const uint8_t *from = weights + out * in * taps + tap;
+            for (size_t k = 0; k < in; k++, i++)
+                to[i / QGEMM_QUAD * QGEMM_PANEL * QGEMM_QUAD + i % QGEMM_QUAD] = from[k * taps] ^ flip;
         }
     }
 }
@@ -149,11 +155,10 @@ static size_t column_of(const qconv *c, const cut *t, size_t out) {
 }
 
 static int32_t sum_of(const qconv *c, const uint8_t *weights, size_t out) {
-    const size_t in = c->in_channels / c->groups, taps = c->kernel_h * c->kernel_w;
+    const size_t n = c->in_channels / c->groups * c->kernel_h * c->kernel_w;
+    const uint8_t *from = weights + out * n, flip = c->w_signed ? 0 : 0x80;
     int64_t sum = 0;
-    for (size_t i = 0; i < in; i++) {
-        for (size_t tap = 0; tap < taps; tap++) sum += (int8_t)weight(c, weights, out, i, tap);
-    }
+    for (size_t i = 0; i < n; i++) sum += (int8_t)(from[i] ^ flip);
     return (int32_t)sum;
 }
 
@@ -182,7 +187,7 @@ void qconv_pack(const qconv *c, const uint8_t *weights, const int32_t *w_zero, c
                       at % QDEPTHWISE_BLOCK * QDEPTHWISE_TAPS;
         for (size_t tap = 0; tap < c->kernel_h * c->kernel_w; tap++)
             to[tap / QDEPTHWISE_TAPS * QDEPTHWISE_BLOCK * QDEPTHWISE_TAPS + tap % QDEPTHWISE_TAPS] =
-                weight(c, weights, o, 0, tap);
+                weights[o * c->kernel_h * c->kernel_w + tap] ^ (c->w_signed ? 0 : 0x80);
     }
 }
 
@@ -317,8 +322,11 @@ static void run_rows(const runner *r, const uint8_t *x, uint8_t *y, size_t rows,
     const qconv *c = r->c;
     const size_t x_row = c->stride_h * r->t.strip_w * c->in_channels, y_row = c->out_w * c->out_channels;
     if (r->t.flat && !r->t.depthwise) {
-        /* Pixels that stay in the first-level cache while all panels pass. */
-        const size_t all = rows * c->out_w, most = smaller(all, 14 * (1 + 1200 / c->in_channels));
+        /* Pixels that stay in the first-level cache while all panels pass; all of them where panels are too
+         * many to pass often. */
+        const size_t all = rows * c->out_w, weights = (p1 - p0) * r->t.quads * QGEMM_QUAD * QGEMM_PANEL;
+        const size_t most =
+            weights > WEIGHT_BYTES ? all : smaller(all, 14 * (1 + 1200 / (c->in_channels + c->out_channels)));
         for (size_t i = 0; i < all; i += most)
             product(r, x + i * c->in_channels, y + i * c->out_channels, smaller(most, all - i), p0, p1);
         return;
@@ -339,7 +347,8 @@ static void run_unit(runner *r, size_t unit) {
     const qconv *c = r->c;
     const cut *t = &r->t;
     const size_t part = unit % t->parts, place = unit / t->parts, image = place / t->strips,
-                 row = place % t->strips * t->rows, rows = smaller(t->rows, c->out_h - row);
+                 strip = place % t->strips, row = c->out_h * strip / t->strips,
+                 rows = c->out_h * (strip + 1) / t->strips - row;
     const uint8_t *from = r->job->in + image * c->in_h * c->in_w * c->in_channels, *x = r->strip;
     if (t->direct) {
         x = from + row * c->stride_h * c->in_w * c->in_channels;

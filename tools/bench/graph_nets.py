@@ -11,6 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "tools"))
+import quantized_nets  # noqa: E402
 import real_graphs  # noqa: E402
 
 NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19",
@@ -107,3 +108,4 @@ def cases(folder, names):
     for name, (file, feeds) in REAL.items():
         if not names or name in names:
             yield name, real(file), feeds
+    yield from quantized_nets.cases(folder, names, light_net, real, image, words)

@@ -179,7 +179,8 @@ def main():
                 figures = [f for f in figures if (f["name"], f["threads"]) != (name, threads)]
                 figures.append({"name": name, "threads": threads, "sides": row})
                 store.write_text(json.dumps(figures, indent=1))
-    text = table(figures)
+    whole = [f for f in figures if " int8" not in f["name"]]
+    text = "\n\n".join(table(part) for part in (whole, [f for f in figures if " int8" in f["name"]]) if part)
     (OUT / "graphs.md").write_text(text + "\n")
     print(text)
 

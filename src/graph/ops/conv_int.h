@@ -35,4 +35,8 @@ typedef struct conv_int {
 
 MUST_USE status conv_int_run(op_run *r, const conv_int *c, error *err);
 
+/* Packs constant weights of a QLinearConv that stays one: most are replaced by an operator with weights of
+ * its own. Without, they are packed at every run. */
+MUST_USE status qlinear_conv_pack(op_node *n, void *state, error *err);
+
 #endif

@@ -21,78 +21,99 @@ static status binary_infer(op_shapes *s, error *err) {
     return shapes_out(s, 0, n, out, err);
 }
 
+/* The result as rows of `inner` values, along which each operand goes on or stays. */
 typedef struct binary_job {
-    const tensor *a, *b;
-    tensor *c;
-    int64_t step_a[TENSOR_MAX_RANK], step_b[TENSOR_MAX_RANK];
-    float sa, sb, sc;
-    int32_t za, zb, zc;
-    bool multiply;
-    const kernels *kernels;
+    const kernels *k;
+    qpair pair;
+    const uint8_t *a, *b;
+    uint8_t *c;
+    size_t rank, inner; /* axes in front of the rows */
+    int64_t dims[TENSOR_MAX_RANK], step_a[TENSOR_MAX_RANK], step_b[TENSOR_MAX_RANK];
+    bool a_stays, b_stays;
+    size_t pieces; /* of a row */
 } binary_job;
 
 enum { PIECE = 1024 };
 
-static void take_bytes(const tensor *t, size_t at, size_t n, int32_t zero, float *out) {
-    if (t->type == ELEM_I8) {
-        const int8_t *x = (const int8_t *)t->data + at;
-        for (size_t i = 0; i < n; i++) out[i] = (float)(x[i] - zero);
-    } else {
-        const uint8_t *x = (const uint8_t *)t->data + at;
-        for (size_t i = 0; i < n; i++) out[i] = (float)(x[i] - zero);
-    }
-}
-
-/* Both of the shape of the result; the same roundings as element by element. */
 static void binary_pieces(void *ctx, size_t from, size_t to) {
     const binary_job *j = ctx;
-    const bool is_signed = j->c->type == ELEM_I8;
-    float x[PIECE], y[PIECE];
-    for (size_t at = from; at < to; at += PIECE) {
-        const size_t n = to - at < PIECE ? to - at : PIECE;
-        take_bytes(j->a, at, n, j->za, x);
-        take_bytes(j->b, at, n, j->zb, y);
-        const float sa = j->sa / j->sc, sb = j->sb / j->sc, both = j->sa * j->sb / j->sc;
-        if (j->multiply) {
-            for (size_t i = 0; i < n; i++) x[i] = both * (x[i] * y[i]);
-        } else {
-            for (size_t i = 0; i < n; i++) x[i] = sa * x[i] + sb * y[i];
+    uint8_t same[PIECE];
+    for (size_t i = from; i < to; i++) {
+        const size_t row = i / j->pieces, at = i % j->pieces * PIECE,
+                     n = j->inner - at < PIECE ? j->inner - at : PIECE;
+        int64_t pa = 0, pb = 0;
+        size_t rest = row;
+        for (size_t d = j->rank; d-- > 0;) {
+            const int64_t k = (int64_t)(rest % (size_t)j->dims[d]);
+            rest /= (size_t)j->dims[d];
+            pa += k * j->step_a[d], pb += k * j->step_b[d];
         }
-        uint8_t *c = (uint8_t *)j->c->data + at;
-        j->kernels->quantize_u8(x, n, 1.0f, j->zc + (is_signed ? 128 : 0), c);
-        for (size_t i = 0; is_signed && i < n; i++) c[i] ^= 0x80;
+        const uint8_t *a = j->a + pa, *b = j->b + pb;
+        if (j->a_stays || j->b_stays) memset(same, j->a_stays ? *a : *b, n);
+        j->k->qpair(&j->pair, j->a_stays ? same : a + at,
+                    j->b_stays && !j->a_stays ? same : b + (j->b_stays ? 0 : at), j->c + row * j->inner + at,
+                    n);
     }
 }
 
-static void binary_elements(void *ctx, size_t from, size_t to) {
-    const binary_job *j = ctx;
-    for (size_t i = from; i < to; i++) {
-        int64_t pa = 0, pb = 0;
-        size_t rest = i;
-        for (size_t d = j->c->rank; d-- > 0;) {
-            int64_t k = (int64_t)(rest % (size_t)j->c->dims[d]);
-            rest /= (size_t)j->c->dims[d];
-            pa += k * j->step_a[d], pb += k * j->step_b[d];
+/* Takes axes into the rows from the last one on, as long as each operand keeps its way. */
+static void find_rows(binary_job *j, const tensor *a, const tensor *b, const tensor *c) {
+    nn_broadcast_strides(a->dims, a->rank, c->rank, j->step_a);
+    nn_broadcast_strides(b->dims, b->rank, c->rank, j->step_b);
+    memcpy(j->dims, c->dims, c->rank * sizeof *j->dims);
+    j->rank = c->rank;
+    j->inner = 1;
+    bool chosen = false;
+    while (j->rank > 0) {
+        const size_t d = j->rank - 1;
+        const int64_t n = (int64_t)j->inner;
+        if (j->dims[d] != 1) {
+            const bool a_stays = j->step_a[d] == 0, b_stays = j->step_b[d] == 0;
+            if (chosen && (a_stays != j->a_stays || b_stays != j->b_stays)) break;
+            if (a_stays && b_stays) break;
+            if ((!a_stays && j->step_a[d] != n) || (!b_stays && j->step_b[d] != n)) break;
+            j->a_stays = a_stays;
+            j->b_stays = b_stays;
+            chosen = true;
+            j->inner *= (size_t)j->dims[d];
         }
-        float x = (float)(byte_of(j->a, (size_t)pa) - j->za), y = (float)(byte_of(j->b, (size_t)pb) - j->zb);
-        float v = j->multiply ? j->sa * j->sb / j->sc * (x * y) : j->sa / j->sc * x + j->sb / j->sc * y;
-        byte_set(j->c, i, quant_clamp((double)v, j->zc, j->c->type));
+        j->rank--;
     }
 }
 
 static status binary_run(op_run *r, bool multiply, error *err) {
-    binary_job j = {.a = run_in(r, 0), .b = run_in(r, 3), .multiply = multiply, .kernels = run_kernels(r)};
-    TRY(run_out(r, 0, &j.c, err));
-    TRY(quant_scalar(r, 1, 2, "A_scale, A_zero_point", &j.sa, &j.za, err));
-    TRY(quant_scalar(r, 4, 5, "B_scale, B_zero_point", &j.sb, &j.zb, err));
-    TRY(quant_scalar(r, 6, 7, "C_scale, C_zero_point", &j.sc, &j.zc, err));
-    nn_broadcast_strides(j.a->dims, j.a->rank, j.c->rank, j.step_a);
-    nn_broadcast_strides(j.b->dims, j.b->rank, j.c->rank, j.step_b);
-    if (j.a->count == j.c->count && j.b->count == j.c->count) {
-        run_parallel(r, j.c->count, 0.6 * (double)j.c->count, binary_pieces, &j);
-    } else {
-        run_parallel(r, j.c->count, 8.0 * (double)j.c->count, binary_elements, &j);
-    }
+    const tensor *a = run_in(r, 0), *b = run_in(r, 3);
+    tensor *c;
+    float sa = 1, sb = 1, sc = 1;
+    int32_t za = 0, zb = 0, zc = 0;
+    TRY(run_out(r, 0, &c, err));
+    TRY(quant_scalar(r, 1, 2, "A_scale, A_zero_point", &sa, &za, err));
+    TRY(quant_scalar(r, 4, 5, "B_scale, B_zero_point", &sb, &zb, err));
+    TRY(quant_scalar(r, 6, 7, "C_scale, C_zero_point", &sc, &zc, err));
+    if (c->count == 0) return CHURON_OK;
+    const uint8_t flip = c->type == ELEM_I8 ? 0x80 : 0;
+    const int32_t move = flip;
+    binary_job j = {.k = run_kernels(r),
+                    .a = a->data,
+                    .b = b->data,
+                    .c = c->data,
+                    .pair = {.multiply = multiply,
+                             .a_flip = flip,
+                             .b_flip = flip,
+                             .y_flip = flip,
+                             .a_zero = za + move,
+                             .b_zero = zb + move,
+                             .y_zero = zc + move,
+                             .a_factor = multiply ? sa * sb / sc : sa / sc,
+                             .b_factor = sb / sc}};
+    if (!isfinite(j.pair.a_factor) || !isfinite(j.pair.b_factor) || fabsf(j.pair.a_factor) > 0x1p100f ||
+        fabsf(j.pair.b_factor) > 0x1p100f)
+        return run_error(r, err, CHURON_INVALID, "scales: quotients within 2^100 expected, got %g and %g",
+                         (double)j.pair.a_factor, (double)j.pair.b_factor);
+    find_rows(&j, a, b, c);
+    j.pieces = (j.inner + PIECE - 1) / PIECE;
+    const size_t rows = c->count / j.inner;
+    run_parallel(r, rows * j.pieces, 0.15 * (double)c->count + 10.0 * (double)rows, binary_pieces, &j);
     return CHURON_OK;
 }
 

@@ -399,7 +399,7 @@ typedef struct table_job {
     size_t inner, count;
 } table_job;
 
-enum { PIECE = 1024 };
+enum { PIECE = 1024, TABLES = 64 };
 
 static void table_pieces(void *ctx, size_t from, size_t to) {
     const table_job *j = ctx;
@@ -416,10 +416,14 @@ static void table_planes(void *ctx, size_t from, size_t to) { /* rows of `inner`
 static void table_pixels(void *ctx, size_t from, size_t to) { /* channels are last */
     const table_job *j = ctx;
     const size_t n = j->st->n;
-    for (size_t i = from; i < to; i++) {
-        const uint8_t *x = j->x + i * n, *table = j->st->bytes;
-        uint8_t *y = j->y + i * n;
-        for (size_t c = 0; c < n; c++) y[c] = table[c * 256 + x[c]];
+    for (size_t c0 = 0; c0 < n; c0 += TABLES) { /* whose tables stay in the first-level cache */
+        const size_t most = n - c0 < TABLES ? n - c0 : TABLES;
+        const uint8_t *table = j->st->bytes + c0 * 256;
+        for (size_t i = from; i < to; i++) {
+            const uint8_t *x = j->x + i * n + c0;
+            uint8_t *y = j->y + i * n + c0;
+            for (size_t c = 0; c < most; c++) y[c] = table[c * 256 + x[c]];
+        }
     }
 }
 

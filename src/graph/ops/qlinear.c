@@ -241,11 +241,16 @@ static void int_conv_release(void *state) {
     mem_free(st);
 }
 
-static status int_conv_read(op_node *n, size_t weights, error *err) {
-    int_conv_state *st = nn_state(n, sizeof *st, err);
+static status int_conv_read(op_node *n, int_conv_state **out, error *err) {
+    int_conv_state *st = *out = nn_state(n, sizeof *st, err);
     if (!st) return CHURON_NO_MEMORY;
     TRY(conv_prepare_common(n, &st->conv, err));
     if (op_version(n) < 10) TRY(op_attr_bool(n, "channels_last", false, &st->conv.channels_last, err));
+    return CHURON_OK;
+}
+
+static status int_conv_pack(const op_node *n, int_conv_state *st, size_t weights, error *err) {
+    if (st->packed.groups) return CHURON_OK;
     const tensor *w = op_constant(n, weights);
     const int64_t group = st->conv.group;
     if (!w || !(ELEM_BIT(w->type) & NN_I8) || w->rank < 3 || w->count == 0 || w->dims[0] % group != 0 ||
@@ -255,11 +260,18 @@ static status int_conv_read(op_node *n, size_t weights, error *err) {
 }
 
 static status conv_integer_prepare(op_node *n, error *err) {
-    return int_conv_read(n, 1, err);
+    int_conv_state *st = NULL;
+    TRY(int_conv_read(n, &st, err));
+    return int_conv_pack(n, st, 1, err);
 }
 
 static status qlinear_conv_prepare(op_node *n, error *err) {
-    return int_conv_read(n, 3, err);
+    int_conv_state *st = NULL;
+    return int_conv_read(n, &st, err);
+}
+
+status qlinear_conv_pack(op_node *n, void *state, error *err) {
+    return int_conv_pack(n, state, 3, err);
 }
 
 /* Is it worth a product? Else the planes are summed one by one. */

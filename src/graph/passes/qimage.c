@@ -9,6 +9,7 @@
 #include "graph/passes/passes.h"
 
 #include "base/mem.h"
+#include "graph/ops/conv_int.h"
 #include "graph/ops/qimage.h"
 #include "graph/passes/blocked.h"
 
@@ -136,7 +137,9 @@ static bool has_weight_scales(const op_node *n, size_t m) {
         !is_8_bit(zero) || (zero->constant.count != 1 && zero->constant.count != m))
         return false;
     for (size_t i = 0; i < scale->count; i++) {
-        if (!is_sane(((const float *)scale->data)[i])) return false;
+        const float s =
+            ((const float *)scale->data)[i]; /* of weights that are all 0 it may be anything small */
+        if (!(s >= 0.0f && s <= 0x1p40f)) return false;
     }
     return true;
 }
@@ -194,7 +197,7 @@ static status pack(const op_node *n, qimage_conv *st, error *err) {
 
 static status lower_conv(last *l, op_node *n, error *err) {
     qimage_conv read = {0};
-    if (!read_conv(n, &read)) return CHURON_OK;
+    if (!read_conv(n, &read)) return qlinear_conv_pack(n, n->state, err);
     ir_value *x;
     TRY(need_twin(l, n, n->inputs[0], &x, err));
     qimage_conv *st = mem_alloc(sizeof *st);
@@ -252,8 +255,12 @@ static bool read_pool(const op_node *n, qimage_pool *st) {
 static status lower_pool(last *l, op_node *n, error *err) {
     qimage_pool read;
     ir_value *x = twin_of(l, n->inputs[0]);
-    if (!x || !is_image(n->outputs[0]) || n->outputs[0]->rank != n->inputs[0]->rank || !read_pool(n, &read))
+    if (!is_image(n->inputs[0]) || !is_image(n->outputs[0]) || n->outputs[0]->rank != n->inputs[0]->rank ||
+        !read_pool(n, &read))
         return CHURON_OK;
+    /* Windows of many channels are worth a change of layout. */
+    if (!x && (read.global || channels_of(n->inputs[0]) < 8)) return CHURON_OK;
+    if (!x) TRY(need_twin(l, n, n->inputs[0], &x, err));
     qimage_pool *st = mem_alloc(sizeof *st);
     if (!st) return ir_no_memory(err);
     *st = read;

@@ -120,24 +120,41 @@ void qpool_row_avx512(const qpool *p, const uint8_t *x, uint8_t *y, size_t n) {
 
 /* ---- pairs ------------------------------------------------------------------------------------------ */
 
-INLINE void pairs(bool multiply, const qpair *p, const uint8_t *a, const uint8_t *b, uint8_t *y, size_t n) {
-    const __m512i a_zero = _mm512_set1_epi32(p->a_zero), b_zero = _mm512_set1_epi32(p->b_zero),
-                  y_zero = _mm512_set1_epi16((short)p->y_zero);
+INLINE __m512i join_bytes(bool multiply, const qpair *p, __m512i u[4], __m512i v[4]) {
+    const __m512i a_zero = _mm512_set1_epi32(p->a_zero), b_zero = _mm512_set1_epi32(p->b_zero);
     const __m512 fa = _mm512_set1_ps(p->a_factor), fb = _mm512_set1_ps(p->b_factor);
-    for (size_t i = 0; i < n; i += BYTES) {
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+        const __m512 x = _mm512_cvtepi32_ps(_mm512_sub_epi32(u[k], a_zero)),
+                     z = _mm512_cvtepi32_ps(_mm512_sub_epi32(v[k], b_zero));
+        u[k] = steps(multiply ? _mm512_mul_ps(fa, _mm512_mul_ps(x, z))
+                              : _mm512_add_ps(_mm512_mul_ps(fa, x), _mm512_mul_ps(fb, z)));
+    }
+    return in_order(narrow(u, _mm512_set1_epi16((short)p->y_zero)));
+}
+
+INLINE void widen_from(const uint8_t *x, __m512i out[4]) {
+    UNROLL
+    for (int k = 0; k < 4; k++)
+        out[k] = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(x + k * FLOATS)));
+}
+
+INLINE void pairs(bool multiply, const qpair *p, const uint8_t *a, const uint8_t *b, uint8_t *y, size_t n) {
+    size_t i = 0;
+    __m512i u[4], v[4];
+    if ((p->a_flip | p->b_flip | p->y_flip) == 0) {
+        for (; i + BYTES <= n; i += BYTES) {
+            widen_from(a + i, u);
+            widen_from(b + i, v);
+            _mm512_storeu_si512(y + i, join_bytes(multiply, p, u, v));
+        }
+    }
+    for (; i < n; i += BYTES) {
         const __mmask64 m = first(n - i);
-        __m512i u[4], v[4];
         widen(_mm512_xor_si512(_mm512_maskz_loadu_epi8(m, a + i), _mm512_set1_epi8((char)p->a_flip)), u);
         widen(_mm512_xor_si512(_mm512_maskz_loadu_epi8(m, b + i), _mm512_set1_epi8((char)p->b_flip)), v);
-        UNROLL
-        for (int k = 0; k < 4; k++) {
-            const __m512 x = _mm512_cvtepi32_ps(_mm512_sub_epi32(u[k], a_zero)),
-                         z = _mm512_cvtepi32_ps(_mm512_sub_epi32(v[k], b_zero));
-            u[k] = steps(multiply ? _mm512_mul_ps(fa, _mm512_mul_ps(x, z))
-                                  : _mm512_add_ps(_mm512_mul_ps(fa, x), _mm512_mul_ps(fb, z)));
-        }
         _mm512_mask_storeu_epi8(
-            y + i, m, _mm512_xor_si512(in_order(narrow(u, y_zero)), _mm512_set1_epi8((char)p->y_flip)));
+            y + i, m, _mm512_xor_si512(join_bytes(multiply, p, u, v), _mm512_set1_epi8((char)p->y_flip)));
     }
 }
 
