@@ -27,7 +27,7 @@ static bool has(const pattern *p, const op_node *n) {
 
 static bool is_read_inside(const pattern *p, const ir_value *v) {
     const rewriter *w = p->w;
-    if (v->is_output || v->slot >= w->n_values) return false;
+    if (v->is_output || v->slot >= w->n_values || w->taken[v->slot]) return false;
     for (uint32_t i = w->first[v->slot]; i < w->first[v->slot + 1]; i++) {
         if (!has(p, w->readers[i]) && !rewrite_removed(w->readers[i])) return false;
     }

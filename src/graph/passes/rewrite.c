@@ -60,6 +60,8 @@ static void release(rewriter *w) {
     mem_free(w->readers);
     mem_free(w->forward);
     mem_free(w->fresh);
+    mem_free(w->taken);
+    w->taken = NULL;
     w->first = NULL;
     w->readers = NULL;
     w->forward = NULL;
@@ -78,9 +80,10 @@ status rewrite_begin(rewriter *w, ir_graph *g, error *err) {
     w->first = mem_calloc(g->n_values + 2, sizeof *w->first);
     w->forward = mem_calloc(g->n_values + 1, sizeof *w->forward);
     w->fresh = mem_calloc(2 * g->n_nodes + 2, sizeof *w->fresh);
+    w->taken = mem_calloc(g->n_values + 1, sizeof *w->taken);
     w->n_fresh = 0;
     w->readers = NULL;
-    if (!w->first || !w->forward || !w->fresh) {
+    if (!w->first || !w->forward || !w->fresh || !w->taken) {
         rewrite_abandon(w);
         return ir_no_memory(err);
     }
@@ -240,6 +243,9 @@ static status insert(rewriter *w, op_node *at, bool behind, const op_def *def, c
         return st;
     }
     put_in_list(w, n, at, behind);
+    for (size_t i = 0; i < n_inputs; i++) {
+        if (inputs[i] && inputs[i]->slot < w->n_values) w->taken[inputs[i]->slot] = true;
+    }
     for (size_t i = 0; i < n_outputs; i++) {
         if (outputs[i]) outputs[i]->producer = n;
     }

@@ -19,6 +19,7 @@ typedef struct rewriter {
     ir_value **forward; /* [n_values]: what replaces the value, or NULL */
     op_node **fresh;    /* [2 * nodes + 2]: lists of new nodes in front of and behind each */
     size_t n_fresh;
+    bool *taken; /* [n_values]: a new node of the sweep reads the value */
     size_t changes;
     bool winograd; /* the pass of this name has run: blocked-layout may pack weights for it */
 } rewriter;
