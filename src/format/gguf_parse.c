@@ -5,6 +5,7 @@
 #include "format/gguf_part.h"
 
 #include "base/mem.h"
+#include "format/guess.h"
 
 #include <inttypes.h>
 
@@ -407,15 +408,18 @@ static status place_tensors(gguf_part *p, size_t header_end, error *err) {
 
 static status take_version(cursor *c, gguf_part *p, error *err) {
     const uint8_t *magic = NULL;
+    const char *seems = c->size ? format_guess(c->data, c->size) : NULL, *to_be = ": it seems to be ";
+    if (c->size >= 4 && memcmp(c->data, "GGUF", 4) == 0) seems = NULL;
+    if (!seems) seems = to_be = "";
     if (c->size < HEADER_BYTES) {
-        return error_set(err, CHURON_CORRUPT, "header: expected at least %d bytes, got a file of %zu",
-                         HEADER_BYTES, c->size);
+        return error_set(err, CHURON_CORRUPT, "header: expected at least %d bytes, got a file of %zu%s%s",
+                         HEADER_BYTES, c->size, to_be, seems);
     }
     TRY(take(c, 4, "magic", &magic, err));
     if (memcmp(magic, "GGUF", 4) != 0) {
         return error_set(err, CHURON_CORRUPT,
-                         "magic at offset 0: expected 47475546 (GGUF), got %02x%02x%02x%02x", magic[0],
-                         magic[1], magic[2], magic[3]);
+                         "magic at offset 0: expected 47475546 (GGUF), got %02x%02x%02x%02x%s%s", magic[0],
+                         magic[1], magic[2], magic[3], to_be, seems);
     }
     TRY(take_u32(c, "version", &p->version, err));
     if (p->version == 0x02000000u || p->version == 0x03000000u) {

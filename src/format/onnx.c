@@ -2,6 +2,7 @@
 #include "format/onnx.h"
 
 #include "base/mem.h"
+#include "format/guess.h"
 #include "format/onnx_read.h"
 
 #include <inttypes.h>
@@ -110,15 +111,12 @@ static uint64_t memory_limit(size_t file_bytes) {
     return ((uint64_t)64 << 20) + (uint64_t)file_bytes * 16;
 }
 
-static status check_start(onnx_reader *r, wire m) {
-    static const char lfs[] = "version https://git-lfs";
-    size_t n = (size_t)(m.end - m.at);
-    if (n == 0) return onnx_fail(r, CHURON_CORRUPT, "expected an ONNX model, got an empty file");
-    if (n >= sizeof lfs - 1 && memcmp(m.at, lfs, sizeof lfs - 1) == 0) {
-        return onnx_fail(r, CHURON_CORRUPT,
-                         "expected an ONNX model, got a Git LFS pointer: fetch the file itself");
-    }
-    return CHURON_OK;
+/* What is no message at all is told by what it seems to be instead of by the first odd byte. */
+static status say_what_it_is(onnx_reader *r, wire m, status st) {
+    const size_t n = (size_t)(m.end - m.at);
+    const char *what = n ? format_guess(m.at, n) : "an empty file";
+    if (st != CHURON_CORRUPT || !what) return st;
+    return error_set(r->err, CHURON_CORRUPT, "expected an ONNX model, got %s", what);
 }
 
 static status parse(opened *o, wire m, const char *folder, error *err) {
@@ -126,8 +124,8 @@ static status parse(opened *o, wire m, const char *folder, error *err) {
     onnx_reader r = {
         .err = err, .limit = memory_limit(n), .folder = folder, .map = o->map.data ? &o->map : NULL};
     o->model.file_bytes = n;
-    status st = check_start(&r, m);
-    if (st == CHURON_OK) st = read_model(&r, m, &o->model);
+    status st = n ? read_model(&r, m, &o->model) : CHURON_CORRUPT;
+    if (st != CHURON_OK) st = say_what_it_is(&r, m, st);
     o->chunks = r.chunks;
     o->files = r.files;
     return st;

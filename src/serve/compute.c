@@ -212,7 +212,7 @@ typedef struct task { /* a job whose request is read */
 static void read_task(task *t, work_job *j) {
     const tfs_method method = METHODS[j->kind];
     *t = (task){.j = j};
-    if (ended(j)) return;
+    if (j->st != CHURON_OK || ended(j)) return;
     j->st = j->target->p ? tfs_check_task(j->target->p, method, &j->err) : j->target->no_pipeline.code;
     if (!j->target->p) j->err = j->target->no_pipeline;
     if (j->st == CHURON_OK) j->st = tfs_request_read(&t->r, j->target->p, method, j->body, j->len, &j->err);
@@ -336,6 +336,19 @@ static void record(compute *c, work_job *j) {
     str_free(&j->answer);
 }
 
+/* The body as the client meant it. */
+static void unpack(work_job *j) {
+    if (j->st != CHURON_OK || j->coding == BODY_PLAIN) return;
+    j->st = unzip_body(j->coding, &j->body, &j->len, j->max_body, &j->err);
+    j->too_large = j->st == CHURON_LIMIT;
+    if (j->json_len == SIZE_MAX) j->json_len = j->len; /* nothing was said */
+    if (j->st == CHURON_OK && j->json_len > j->len)
+        j->st = error_set(
+            &j->err, CHURON_INVALID,
+            "Inference-Header-Content-Length: expected at most the unpacked body's %zu bytes, got %zu",
+            j->len, j->json_len);
+}
+
 void compute_jobs(compute *c, work_job **jobs, size_t n) {
     own *o;
     error err;
@@ -345,11 +358,12 @@ void compute_jobs(compute *c, work_job **jobs, size_t n) {
         jobs[i]->started = now;
         jobs[i]->st = st;
         if (st != CHURON_OK) jobs[i]->err = err;
+        unpack(jobs[i]);
     }
     if (st == CHURON_OK && jobs[0]->kind != JOB_INFER) predict(c, o, jobs, n);
     for (size_t i = 0; i < n; i++) {
         work_job *j = jobs[i];
-        if (st == CHURON_OK && j->kind == JOB_INFER && !ended(j)) {
+        if (j->st == CHURON_OK && j->kind == JOB_INFER && !ended(j)) {
             j->first = true;
             infer(c, o, j);
         }

@@ -9,6 +9,7 @@
 
 #include "serve/sequences.h"
 #include "serve/served.h"
+#include "serve/unzip_body.h"
 
 typedef enum job_kind { JOB_INFER, JOB_PREDICT, JOB_CLASSIFY, JOB_REGRESS } job_kind;
 extern const char *const JOB_NAMES[]; /* "infer", … */
@@ -24,6 +25,8 @@ typedef struct work_job {
     bool provenance;         /* wanted, by the request's target */
     char *body;              /* [len], a zero behind it */
     size_t len, json_len;
+    body_coding coding;       /* as it came; computing unpacks it */
+    size_t max_body;          /* of what it is unpacked to */
     double arrived, deadline; /* clock_seconds(); deadline 0: none */
     atomic_bool cancelled;
     /* the answer */
@@ -37,6 +40,7 @@ typedef struct work_job {
     bool in_sequence;
     double started, read, ran, written; /* clock_seconds(); 0: did not come to it */
     bool late;                          /* the deadline has passed */
+    bool too_large;                     /* the body, once it was unpacked */
 } work_job;
 
 const char *job_message(const work_job *j); /* unless CHURON_OK */

@@ -30,7 +30,7 @@ static void infer_free(infer *f) {
 
 static int error_code(const work_job *j) {
     switch (j->err.code) {
-    case CHURON_LIMIT: return j->late ? 504 : 400;
+    case CHURON_LIMIT: return j->late ? 504 : j->too_large ? 413 : 400;
     case CHURON_INVALID:
     case CHURON_UNSUPPORTED:
     case CHURON_CORRUPT: return 400;
@@ -140,13 +140,17 @@ static void on_gone(void *user) {
 /* ---- its beginning ---------------------------------------------------------------------------------- */
 
 /* Bytes of JSON at the body's beginning: all of it, unless the header says less. */
-static status json_length(const http_exchange *x, size_t len, size_t *out, error *err) {
+static status json_length(const http_exchange *x, body_coding coding, size_t len, size_t *out, error *err) {
     const char *text = http_request_header(x, LENGTH_HEADER);
-    *out = len;
+    *out = coding == BODY_PLAIN ? len : SIZE_MAX;
     if (!text) return CHURON_OK;
     const size_t digits = strspn(text, "0123456789");
     const unsigned long long n =
         digits && digits < 19 && !text[digits] ? strtoull(text, NULL, 10) : ULLONG_MAX;
+    if (coding != BODY_PLAIN && n < (unsigned long long)LLONG_MAX) { /* compared when it is unpacked */
+        *out = (size_t)n;
+        return CHURON_OK;
+    }
     if (n > len) {
         return error_set(err, CHURON_INVALID,
                          "%s: expected a number of at most the body's %zu bytes, got '%.30s'", LENGTH_HEADER,
@@ -160,7 +164,8 @@ static status json_length(const http_exchange *x, size_t len, size_t *out, error
 static status take_body(http_exchange *x, work_job *j, error *err) {
     size_t len;
     const char *body = http_request_body(x, &len);
-    TRY(json_length(x, len, &j->json_len, err));
+    (void)body_coding_of(http_request_header(x, "Content-Encoding"), &j->coding); /* another was refused */
+    TRY(json_length(x, j->coding, len, &j->json_len, err));
     j->body = mem_strndup(body, len);
     if (!j->body) return error_no_memory(err, "request", len);
     j->len = len;
@@ -196,6 +201,7 @@ void graph_infer(graph_server *s, http_exchange *x, const served *v, job_kind ki
     if (s->keys) j->owner = key_ring_find(s->keys, http_request_header(x, "Authorization"));
     j->arrived = clock_seconds();
     if (s->o.timeout > 0) j->deadline = j->arrived + s->o.timeout;
+    j->max_body = http_server_max_body(s->http);
     error err;
     status st = take_body(x, j, &err);
     if (st == CHURON_OK) st = work_push(s->work, j, &err);

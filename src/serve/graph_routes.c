@@ -304,9 +304,10 @@ static bool admit(const asked *a, bool post, bool guarded, bool computes) {
         return false;
     }
     if (!post) return true;
-    const char *coding = http_request_header(x, "Content-Encoding");
-    if (coding && strcasecmp(coding, "identity") != 0) {
-        graph_reply_error(s, x, 415, "Content-Encoding: expected none, got another; send the body as it is");
+    body_coding coding;
+    if (!body_coding_of(http_request_header(x, "Content-Encoding"), &coding)) {
+        http_reply_header(x, "Accept-Encoding", "gzip, deflate");
+        graph_reply_error(s, x, 415, "Content-Encoding: expected none, gzip or deflate, got another");
         return false;
     }
     if (has_body_type(x)) return true;

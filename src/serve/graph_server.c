@@ -29,7 +29,7 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     graph_server *s = user;
     const bool answered = http_server_exchanges(s->http) == 0 && s->n_live == 0;
-    if (s->draining && answered && http_server_flushed(s->http)) event_base_loopbreak(s->base);
+    if (s->draining && answered && http_server_closed(s->http)) event_base_loopbreak(s->base);
 }
 
 static void on_signal(evutil_socket_t fd, short what, void *user) {

@@ -42,8 +42,14 @@ enum {
     SOCKET_SEND_BUFFER = 256 << 10, /* of the kernel, per connection */
     WAITING_READ_LIMIT = 32 << 10,  /* pipelined bytes kept while a reply is under way */
     CONNECTION_MARGIN = 64,         /* connections over the limit that are told so with 503 */
-    TICK_MS = 200
+    TICK_MS = 200,
+    CLOSING_TICK_MS = 20
 };
+
+/* From http_server_set_closing on: a connection that rests is closed when no request has come for GRACE, so
+ * that one that was on its way is answered; one that has begun to arrive has PATIENCE to arrive whole; the
+ * port is closed after GRACE, and connections that wait in it without a break can put that off to PORT. */
+static const double GRACE_S = 0.5, PATIENCE_S = 5, PORT_S = 1;
 
 typedef struct connection {
     struct connection *prev, *next;
@@ -53,6 +59,7 @@ typedef struct connection {
     struct event *adopt;     /* until evcon is known */
     http_exchange *exchange; /* the open one, or NULL */
     double deadline;         /* for the next request to be complete */
+    double rests_since;      /* accepted, or the newest exchange ended */
     http_head head;          /* of the request that is being read */
     struct event *refuse;    /* of a body that is declared over the limit; NULL until one is */
     bool counted_over;       /* came when the limit was reached */
@@ -74,7 +81,8 @@ struct http_server {
     http_options o;
     struct event_base *base;
     struct evhttp *http;
-    struct evconnlistener *listener;
+    struct evconnlistener *listener; /* NULL once the port is closed */
+    struct evhttp_bound_socket *bound;
     struct event *tick;
     http_tls *tls;
     http_handler handler;
@@ -88,6 +96,7 @@ struct http_server {
     struct pollfd *polled; /* [max_connections + CONNECTION_MARGIN] */
     http_exchange **polled_for;
     bool closing, listening, freeing;
+    double closing_since;
 };
 
 /* ---- checks ----------------------------------------------------------------------------------------- */
@@ -186,7 +195,8 @@ static void exchange_free(http_exchange *x) {
     s->n_exchanges--;
     if (x->conn) {
         x->conn->exchange = NULL;
-        x->conn->deadline = clock_seconds() + s->o.idle_timeout;
+        x->conn->rests_since = clock_seconds();
+        x->conn->deadline = x->conn->rests_since + s->o.idle_timeout;
         x->conn->head = (http_head){0}; /* what came meanwhile is the next request */
         read_head(x->conn, bufferevent_get_input(x->conn->bev), 0);
     }
@@ -516,7 +526,8 @@ static void connection_free(connection *c) {
         bufferevent_decref(c->bev);
     }
     mem_free(c);
-    if (!s->listening && !s->freeing && s->n_connections < s->o.max_connections + CONNECTION_MARGIN) {
+    if (!s->listening && s->listener && !s->freeing &&
+        s->n_connections < s->o.max_connections + CONNECTION_MARGIN) {
         s->listening = evconnlistener_enable(s->listener) == 0;
     }
 }
@@ -573,13 +584,14 @@ static struct bufferevent *on_accept(struct event_base *base, void *user) {
                             (suseconds_t)((s->o.write_timeout - (double)(time_t)s->o.write_timeout) * 1e6)};
     bufferevent_set_timeouts(c->bev, NULL, &write);
     bufferevent_setwatermark(c->bev, EV_READ, 0, s->o.max_header + s->o.max_body + WAITING_READ_LIMIT);
-    c->deadline = clock_seconds() + s->o.request_timeout;
+    c->rests_since = clock_seconds();
+    c->deadline = c->rests_since + s->o.request_timeout;
     c->counted_over = s->n_connections >= s->o.max_connections;
     c->next = s->connections;
     if (c->next) c->next->prev = c;
     s->connections = c;
     s->n_connections++;
-    if (s->n_connections >= s->o.max_connections + CONNECTION_MARGIN) {
+    if (s->listener && s->n_connections >= s->o.max_connections + CONNECTION_MARGIN) {
         s->listening = false;
         (void)evconnlistener_disable(s->listener);
     }
@@ -603,6 +615,33 @@ void http_server_check_clients(http_server *s) {
     }
 }
 
+static bool readable(evutil_socket_t fd) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) > 0;
+}
+
+/* Connections that wait in the port would be reset with it: it closes when none does. */
+static void close_port(http_server *s, double now) {
+    if (!s->listener || (readable(evconnlistener_get_fd(s->listener)) && now < s->closing_since + PORT_S))
+        return;
+    evhttp_del_accept_socket(s->http, s->bound);
+    s->listener = NULL;
+    s->listening = false;
+}
+
+static void close_idle(http_server *s, double now) {
+    if (now >= s->closing_since + GRACE_S || s->n_connections == 0) close_port(s, now);
+    for (connection *c = s->connections; c; c = c->next) {
+        const bool begun = c->head.any || c->head.line_len > 0 || c->head.complete;
+        const double since = c->rests_since > s->closing_since ? c->rests_since : s->closing_since;
+        if (c->exchange || now < since + (begun ? PATIENCE_S : GRACE_S)) continue;
+        if (evbuffer_get_length(bufferevent_get_output(c->bev)) > 0) continue; /* has a timeout of its own */
+        if (!begun && readable(bufferevent_getfd(c->bev)))
+            continue; /* a request that is not read yet, or the end */
+        (void)shutdown(bufferevent_getfd(c->bev), SHUT_RDWR);
+    }
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *user) {
     (void)fd, (void)what;
     http_server *s = user;
@@ -614,6 +653,7 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
             (void)shutdown(bufferevent_getfd(c->bev), SHUT_RDWR);
         }
     }
+    if (s->closing) close_idle(s, now);
 }
 
 /* ---- server ----------------------------------------------------------------------------------------- */
@@ -691,7 +731,7 @@ static status start(http_server *s, error *err) {
     s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
     const struct timeval every = {0, TICK_MS * 1000};
     if (!s->http || !s->listener || !s->tick || event_add(s->tick, &every) != 0 ||
-        !evhttp_bind_listener(s->http, s->listener)) {
+        !(s->bound = evhttp_bind_listener(s->http, s->listener))) {
         if (s->listener) evconnlistener_free(s->listener);
         s->listener = NULL;
         return error_set(err, CHURON_NO_MEMORY, "server: libevent could not start");
@@ -757,17 +797,21 @@ size_t http_server_connections(const http_server *s) {
     return s->n_connections;
 }
 
+size_t http_server_max_body(const http_server *s) {
+    return s->o.max_body;
+}
+
 size_t http_server_exchanges(const http_server *s) {
     return s->n_exchanges;
 }
 
-bool http_server_flushed(const http_server *s) {
-    for (const connection *c = s->connections; c; c = c->next) {
-        if (evbuffer_get_length(bufferevent_get_output(c->bev)) > 0) return false;
-    }
-    return true;
+bool http_server_closed(const http_server *s) {
+    return !s->listener && s->n_connections == 0;
 }
 
 void http_server_set_closing(http_server *s) {
+    const struct timeval often = {0, CLOSING_TICK_MS * 1000};
     s->closing = true;
+    s->closing_since = clock_seconds();
+    (void)event_add(s->tick, &often); /* on failure it goes on ticking as before */
 }

@@ -51,9 +51,13 @@ MUST_USE status http_server_create(http_server **out, struct event_base *base, c
 void http_server_free(http_server *s);
 uint16_t http_server_port(const http_server *s);
 size_t http_server_connections(const http_server *s);
+size_t http_server_max_body(const http_server *s);
 size_t http_server_exchanges(const http_server *s); /* open ones */
-bool http_server_flushed(const http_server *s);     /* no reply waits for its client to take it */
-void http_server_set_closing(http_server *s);       /* replies from now on close their connection */
+/* The end begins: every reply from now on closes its connection, connections that rest are closed after a
+ * moment, then the port, so that no request that was sent is left without an answer. */
+void http_server_set_closing(http_server *s);
+/* The end has come: the port is closed, no connection is open. */
+bool http_server_closed(const http_server *s);
 /* Asks the kernel which waiting clients have left, and tells their exchanges. Called by the owner as often as
  * it wants to know (once per engine step); the server does it itself five times a second. */
 void http_server_check_clients(http_server *s);

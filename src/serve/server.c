@@ -79,7 +79,7 @@ static void on_tick(evutil_socket_t fd, short what, void *user) {
     server *s = user;
     measure_speed(s);
     const bool answered = http_server_exchanges(s->http) == 0 && !s->answers;
-    if (s->draining && answered && http_server_flushed(s->http)) event_base_loopbreak(s->base);
+    if (s->draining && answered && http_server_closed(s->http)) event_base_loopbreak(s->base);
 }
 
 static void on_signal(evutil_socket_t fd, short what, void *user) {

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct npy_header {
@@ -14,6 +15,7 @@ typedef struct npy_header {
     bool fortran;
     size_t rank;
     int64_t dims[TENSOR_MAX_RANK];
+    char descr[24]; /* as it stands there, for messages */
 } npy_header;
 
 /* ---- the header ------------------------------------------------------------------------------------- */
@@ -83,13 +85,15 @@ static bool take_shape(cursor *c, npy_header *h) {
 static bool read_descr(const char *text, size_t n, npy_header *h) {
     cursor c = {text, text + n};
     if (n < 2) return false;
+    snprintf(h->descr, sizeof h->descr, "%.*s", (int)(n < sizeof h->descr ? n : sizeof h->descr - 1), text);
     h->swapped = *c.at == '>';
     if (strchr("<>|=", *c.at)) c.at++;
     if (c.at == c.end) return false;
     h->kind = *c.at++;
-    int64_t width;
-    if (!take_number(&c, &width) || c.at != c.end || width < 0 || width > 1 << 24) return false;
-    h->width = (size_t)width;
+    int64_t width = 0; /* objects have none, times a unit behind it */
+    if (c.at < c.end && !take_number(&c, &width)) return false;
+    if (width < 0 || width > 1 << 24) return false;
+    h->width = c.at == c.end ? (size_t)width : 0;
     return true;
 }
 
@@ -219,10 +223,16 @@ static status read_elements(tensor *out, const npy_header *h, const unsigned cha
 status npy_parse(tensor *out, const void *bytes, size_t n, error *err) {
     *out = (tensor){0};
     const unsigned char *p = bytes;
-    if (n < 10 || memcmp(p, "\x93NUMPY", 6) != 0 || p[6] < 1 || p[6] > 3) {
-        return error_set(err, CHURON_CORRUPT,
-                         "npy: expected a file of NumPy's format 1 to 3, got something else");
+    if (n < 10 || memcmp(p, "\x93NUMPY", 6) != 0) {
+        const bool zip = n >= 4 && memcmp(p, "PK\3\4", 4) == 0;
+        return error_set(err, CHURON_CORRUPT, "npy: expected a file of NumPy (.npy), got %s",
+                         n == 0 ? "an empty file"
+                         : zip  ? "a zip archive (.npz?)"
+                                : "something else");
     }
+    if (p[6] < 1 || p[6] > 3 || p[7] != 0)
+        return error_set(err, CHURON_UNSUPPORTED, "npy: expected version 1.0, 2.0 or 3.0, got %u.%u", p[6],
+                         p[7]);
     size_t start = p[6] == 1 ? 10 : 12;
     if (n < start) return error_set(err, CHURON_CORRUPT, "npy: expected a header, got the end of the file");
     size_t len = p[6] == 1 ? (size_t)p[8] | (size_t)p[9] << 8 : code_point(p + 8, false);
@@ -239,13 +249,15 @@ status npy_parse(tensor *out, const void *bytes, size_t n, error *err) {
     }
     elem type = type_of(&h);
     if (type == ELEM_NONE) {
-        return error_set(err, CHURON_UNSUPPORTED, "npy: expected numbers, bool or text, got descr '%c%zu'",
-                         h.kind, h.width);
+        return error_set(
+            err, CHURON_UNSUPPORTED, "npy: expected numbers, bool or text, got descr '%s'%s", h.descr,
+            h.kind == 'O' ? " (Python objects: give the array a type, such as str or np.float32)" : "");
     }
     size_t count, need;
     TRY(tensor_count(type, h.rank, h.dims, &count, "npy", err));
-    if (!size_mul(count, file_width(&h), &need) || need > n - start - len) {
-        return error_set(err, CHURON_CORRUPT, "npy: expected %zu elements of %zu bytes, got %zu bytes", count,
+    if (!size_mul(count, file_width(&h), &need) || need != n - start - len) {
+        return error_set(err, CHURON_CORRUPT,
+                         "npy: expected %zu elements of %zu bytes behind the header, got %zu bytes", count,
                          file_width(&h), n - start - len);
     }
     TRY(tensor_alloc(out, type, h.rank, h.dims, err));

@@ -1,4 +1,5 @@
-/* npy.h: tensors in NumPy's .npy files. Hostile bytes in, an error or a tensor out.
+/* npy.h: tensors in NumPy's .npy files. Hostile bytes in, an error or a tensor out: the file
+ * has exactly the bytes that its header says.
  *
  * Reads versions 1 to 3, both orders of dimensions, both byte orders of what has more than one byte: bool,
  * integers, float16/32/64, complex, bytes (S) and text (U) as strings, and '<V2' as bfloat16 (ml_dtypes

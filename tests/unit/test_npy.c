@@ -105,6 +105,11 @@ static void lies_are_refused(void **state) {
         "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n",
         "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }\n",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n",
+        "{'descr': '<f2', 'fortran_order': False, 'shape': (1,), }\n", /* two bytes too many */
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }\n",
+        "{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,), }\n",
+        "{'descr': '|V4', 'fortran_order': False, 'shape': (1,), }\n",
+        "{'descr': '<f', 'fortran_order': False, 'shape': (1,), }\n",
         "{'descr': '",
         "{",
         "",
@@ -121,12 +126,48 @@ static void lies_are_refused(void **state) {
     }
 }
 
+static void refusals_say_why(void **state) {
+    (void)state;
+    static const struct {
+        const char *header, *tail, *expected;
+        char major, minor;
+    } cases[] = {
+        {"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", "\0\0\0\0",
+         "got descr '|O' (Python objects", 1, 0},
+        {"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,), }\n", "\0\0\0\0", "got descr '<M8[ns]'",
+         1, 0},
+        {"{'descr': '<f2', 'fortran_order': False, 'shape': (1,), }\n", "\0\0\0\0",
+         "1 elements of 2 bytes behind the header, got 4", 1, 0},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }\n", "\0\0\0\0",
+         "version 1.0, 2.0 or 3.0, got 4.0", 4, 0},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }\n", "\0\0\0\0",
+         "version 1.0, 2.0 or 3.0, got 1.1", 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        str file = {0};
+        header_of(&file, cases[i].header);
+        file.data[6] = cases[i].major;
+        file.data[7] = cases[i].minor;
+        str_add(&file, cases[i].tail, 4);
+        tensor t;
+        error err;
+        assert_int_not_equal(npy_parse(&t, file.data, file.len, &err), CHURON_OK);
+        if (!strstr(err.message, cases[i].expected)) fail_msg("%s", err.message);
+        str_free(&file);
+    }
+    tensor t;
+    error err;
+    assert_int_not_equal(npy_parse(&t, "PK\3\4xxxxxxxx", 12, &err), CHURON_OK);
+    assert_non_null(strstr(err.message, "a zip archive"));
+    assert_int_not_equal(npy_parse(&t, "", 0, &err), CHURON_OK);
+    assert_non_null(strstr(err.message, "an empty file"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(small_types_are_written_by_value),
-        cmocka_unit_test(both_orders_are_read),
-        cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(what_is_written_is_read), cmocka_unit_test(small_types_are_written_by_value),
+        cmocka_unit_test(both_orders_are_read),    cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(refusals_say_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
