@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "bench/stats.h"
+#include "kernel/kernel.h"
 #include "kernel/peak.h"
 #include "registry/store.h"
 
@@ -268,6 +269,24 @@ static status bench_row(graph_bench *b, const char *path, size_t threads, error 
     return str_check(&b->text, err);
 }
 
+static status put_machine(graph_bench *b, const char *path, size_t threads, error *err) {
+    json_out *j = &b->json;
+    const kernels *k = NULL;
+    char digest[DIGEST_HEX];
+    TRY(kernels_select(&k, err));
+    TRY(store_digest(path, digest, err));
+    json_out_cstr(j, "version", churon_version());
+    json_out_cstr(j, "model", b->model);
+    json_out_cstr(j, "digest", digest);
+    json_out_object(j, "machine");
+    json_out_cstr(j, "isa", k->name);
+    json_out_uint(j, "threads", threads);
+    json_out_uint(j, "cores", pool_physical_cores());
+    json_out_double(j, "f32_gflop_per_s", b->peak / 1e9);
+    json_out_end_object(j);
+    return CHURON_OK;
+}
+
 /* A row for each provider. */
 static int bench_graph(graph_bench *b) {
     error err;
@@ -283,6 +302,7 @@ static int bench_graph(graph_bench *b) {
     usage = false;
     if (b->common.json) {
         json_out_object(&b->json, NULL);
+        TRY_GOTO(put_machine(b, str_cstr(&path), threads, &err));
         json_out_array(&b->json, "rows");
     }
     for (size_t i = 0; i < b->providers.n || i == 0; i++) {

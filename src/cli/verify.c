@@ -62,6 +62,9 @@ static int verify_suite(verify *v, const char *folder, bool one_case) {
     json_out_uint(&v->json, "failed", v->failed);
     json_out_uint(&v->json, "skipped", v->skipped);
     json_out_end_object(&v->json);
+    if (st == CHURON_OK && v->passed + v->failed + v->skipped == 0)
+        st = error_set(&err, CHURON_NOT_FOUND,
+                       "%s: expected folders with model.onnx and test_data_set_0, got none", folder);
     if (st != CHURON_OK) return cli_refuse("verify", &err);
     if (!v->common.json) {
         str line = {0};

@@ -473,11 +473,11 @@ static void on_too_large(evutil_socket_t fd, short what, void *user) {
     const http_server *s = c->server;
     if (evbuffer_get_length(bufferevent_get_output(c->bev)) > 0) return; /* an earlier reply is not out yet */
     char body[200], reply[512];
-    const int len =
-        snprintf(body, sizeof body,
-                 "{\"error\":{\"message\":\"body: expected at most %zu bytes, got a Content-Length of "
-                 "%llu\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":\"too_large\"}}",
-                 s->o.max_body, (unsigned long long)c->head.length);
+    const int len = snprintf(
+        body, sizeof body,
+        "{\"error\":{\"message\":\"body: expected at most %zu bytes, got a Content-Length of "
+        "%llu%s\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":\"too_large\"}}",
+        s->o.max_body, (unsigned long long)c->head.length, c->head.length == UINT64_MAX ? " or more" : "");
     const int n =
         snprintf(reply, sizeof reply,
                  "HTTP/1.1 413 %s\r\nContent-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n"

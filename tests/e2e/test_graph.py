@@ -299,6 +299,46 @@ def test_roundings_are_no_difference_and_differences_are(churon, tmp_path):
     assert p.returncode == 1 and not told["same"] and not told["outputs"][0]["ok"]
 
 
+@pytest.mark.parametrize("content, seems", [
+    (b"hello, world\n", "a text file"), (b'{"a": 1}', "JSON text"), (b"PK\x03\x04\0\0archive/data.pkl", "a PyTorch checkpoint"),
+    (b"\x89HDF\r\n\x1a\n\0\0", "an HDF5 file"), (b"\x80\x04\x95\0\0", "a Python pickle"), (b"", "an empty file"),
+    (b"\x1c\0\0\0TFL3\0\0", "a TensorFlow Lite model")])
+def test_files_that_are_no_models_are_told_what_they_are(churon, tmp_path, content, seems):
+    for name in ("m.onnx", "m.bin"):
+        (tmp_path / name).write_bytes(content)
+        for command in ("run", "inspect", "bench", "serve") + (("verify",) if name == "m.onnx" else ()):
+            told = run(churon, command, tmp_path / name, ok=1)
+            assert name in told and (seems in told or (name == "m.bin" and not content)), (command, told)
+
+
+def test_what_numpy_writes_is_read_and_else_nothing(churon, tmp_path):
+    m, s = identity(tmp_path / "m.onnx", TensorProto.FLOAT), identity(tmp_path / "s.onnx", TensorProto.STRING)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for version in ((1, 0), (2, 0), (3, 0)):
+        for a in (x[:, 1], x.astype(">f4")[1], np.asfortranarray(x)[0]):
+            with open(tmp_path / "x.npy", "wb") as f:
+                np.lib.format.write_array(f, a, version)
+            assert run(churon, "run", m, "-i", tmp_path / "x.npy", "--json")["outputs"]["y"] == a.tolist()
+    np.save(tmp_path / "x.npy", np.array(["é", "", "two words"]))
+    assert run(churon, "run", s, "-i", tmp_path / "x.npy", "--json")["outputs"]["y"] == ["é", "", "two words"]
+    good = x[0].copy()
+    np.save(tmp_path / "good.npy", good)
+    whole = (tmp_path / "good.npy").read_bytes()
+    np.save(tmp_path / "o.npy", np.array(["a"], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "f8.npy", good.astype(np.float64))
+    np.save(tmp_path / "t.npy", np.array(["2024-01-01"], "datetime64[D]"))
+    np.savez(tmp_path / "z.npz", good)
+    (tmp_path / "z.npy").write_bytes((tmp_path / "z.npz").read_bytes())
+    (tmp_path / "more.npy").write_bytes(whole + b"\0")
+    (tmp_path / "twice.npy").write_bytes(whole * 2)
+    (tmp_path / "less.npy").write_bytes(whole[:-1])
+    for name, part in [("o", "got descr '|O' (Python objects"), ("f8", "expected elements of float32, got float64"),
+                       ("t", "got descr '<M8[D]'"), ("z", "a zip archive"), ("more", "behind the header, got 13 bytes"),
+                       ("twice", "behind the header, got"), ("less", "behind the header, got 11 bytes")]:
+        p = subprocess.run([churon, "run", m, "-i", tmp_path / f"{name}.npy"], capture_output=True, text=True, timeout=60)
+        assert p.returncode and part in p.stderr and p.stderr.count("\n") == 1, p.stderr
+
+
 def test_inspect(churon, linear):
     told = run(churon, "inspect", linear, "--json")
     assert told["runs"] and told["why_not"] is None
@@ -323,7 +363,9 @@ def test_what_cannot_run_is_still_inspected(churon, tmp_path):
 
 
 def test_bench(churon, linear):
-    row = run(churon, "bench", linear, "--batch", 4, "--reps", 20, "--threads", 1, "--json")["rows"][0]
+    told = run(churon, "bench", linear, "--batch", 4, "--reps", 20, "--threads", 1, "--json")
+    row = told["rows"][0]
+    assert told["machine"]["threads"] == 1 and told["machine"]["isa"] and len(told["digest"]) == 64 and told["version"]
     assert row["runs"] == 20 and 0 < row["ms_median"] <= row["ms_p99"]
     assert row["gflop"] == pytest.approx(2 * 4 * 3 * 2 / 1e9)
     assert {n["op"] for n in row["slowest"]} <= {"Product", "Shape"}
@@ -348,6 +390,8 @@ def test_verify_of_a_case(churon, linear, tmp_path):
     assert p.returncode == 1 and told["failed"] == 1
     assert told["cases"][0]["why"] == "Y: element 1 of [1, 2] float32: expected 21.1000004, got 21"
     assert run(churon, "verify", "--data", case, "--rtol", "0.01", "--json")["passed"] == 1
+    (tmp_path / "nothing").mkdir()
+    assert "expected folders with model.onnx" in run(churon, "verify", "--onnx-suite", tmp_path / "nothing", ok=1)
 
 
 def test_a_model_is_told_by_its_content(churon, linear, tmp_path):

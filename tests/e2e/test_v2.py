@@ -224,6 +224,21 @@ WRONG = [
     ({"inputs": [x_input()], "parameters": {"sequence_id": 5}},
      "parameters.sequence_id: expected it absent, which this server does not have"),
     ({"inputs": [x_input()], "id": 5}, "id: expected a string, got '5'"),
+    ({"inputs": [x_input(shape=["1", 3])]}, "inputs[0].shape: expected an integer of 64 bits, got '\"1\"'"),
+    ({"inputs": [x_input(shape=[1.0, 3])]}, "inputs[0].shape: expected an integer of 64 bits, got '1.0'"),
+    ({"inputs": [x_input(shape=[2**63, 3])]}, "inputs[0].shape: expected an integer of 64 bits, got '9223372036854775808'"),
+    ({"inputs": [x_input(shape=[0, 3])]}, "input 'X': expected 0 elements as the shape says, got more"),
+    ({"inputs": [x_input(datatype="fp32")]}, "input 'X': datatype: expected FP32, got 'fp32'"),
+    ({"inputs": [x_input(data=[True, 2, 3])]}, "input 'X': expected a number, got 'true'"),
+    ({"inputs": [x_input()], "parameters": 1}, "parameters: expected '{', got '1'"),
+    ({"inputs": [x_input()], "parameters": {"timeout": "5"}}, "parameters.timeout: expected an integer of 64 bits, 0 or more"),
+    ({"inputs": [x_input()], "parameters": {"timeout": 2**70}}, "parameters.timeout: expected an integer of 64 bits, 0 or more"),
+    ({"inputs": [x_input()], "parameters": {"binary_data_output": 1}}, "parameters.binary_data_output: expected true or false"),
+    ({"inputs": [x_input()], "outputs": {}}, "outputs: expected '[', got '{'"),
+    ({"inputs": [x_input()], "outputs": [{"name": "Y", "parameters": {"classification": 2}}]}, "outputs[0].parameters.classification"),
+    (b'{"inputs":[],"inputs":[]}', "inputs: expected once, got twice"),
+    (b'{"inputs":[{"name":"X","shape":[1,3],"datatype":"FP32","data":[1,2,3],"data":[1,2,3]}]}', "input 'X'.data: expected name, shape"),
+    (b'{"inputs":[{"name":"X","shape":[1,3],"datatype":"FP32","data":[nan,2,3]}]}', "input 'X': expected a number, got 'nan'"),
     (b"", "body: expected '{', got the end"),
     (b"[1]", "body: expected '{', got '[1'"),
     (b'{"inputs":[]} x', "body: expected one JSON object, got more behind it"),
@@ -273,7 +288,16 @@ def test_wrong_binary_requests(linear, echo):
     assert ask(12, x, b"!")[1] == "body: expected as many bytes as the inputs' binary_data_size say, got 1 more"
     assert ask(12, x, length=10**6)[1].startswith(f"{LENGTH}: expected a number of at most the body's ")
     assert ask(12, x, length="-1")[1].startswith(f"{LENGTH}: expected a number")
-    assert ask(12, x, length=5)[0] == 400
+    assert ask(12, x, length=5)[0] == ask(12, x, length=0)[0] == ask(12, x, length="+9")[0] == ask(12, x, length=2**64)[0] == 400
+    for size in (-12, 12.0, "12", 2**64, None):
+        assert ask(size, x)[0] == 400
+    both = {**x_input(), "parameters": {"binary_data_size": 12}}
+    status, _, data = infer(linear, *binary({"inputs": [both]}, x))
+    assert status == 400 and "expected data or parameters.binary_data_size, got both" in json.loads(data)["error"]
+    assert ask(0, shape=[0, 3])[1][0]["shape"] == [0, 2]
+    with linear.socket() as s:
+        s.sendall(b"POST /v2/models/linear/infer HTTP/1.1\r\nHost: t\r\nContent-Length: 99999999999999999999999\r\n\r\n{}")
+        assert read_response(s)[2].count(b"got a Content-Length of 18446744073709551615 or more") == 1
     word = {"name": "i_BYTES", "datatype": "BYTES", "shape": [1, 2], "s": echo}
     assert ask(8, b"\0" * 8, **word)[1].startswith("inputs: expected 'i_BOOL'")
     assert ask(9, b"\xff\xff\xff\xff.....", **word)[1] == \

@@ -79,8 +79,8 @@ static status spread(const op_node *node, size_t rank, const dim *pads, size_t n
         if (axes) TRY(op_axis(node, axes[i], rank, "axes", &axis, err));
         for (size_t k = i; k < 2 * per; k += per)
             if (dim_known(pads[k]) && (pads[k] > PAD_MOST || pads[k] < -PAD_MOST))
-                return op_error(node, err, CHURON_LIMIT, "pads[%zu]: expected at most %lld, got %lld", k,
-                                (long long)PAD_MOST, (long long)pads[k]);
+                return op_error(node, err, CHURON_LIMIT, "pads[%zu]: expected -%lld to %lld, got %lld", k,
+                                (long long)PAD_MOST, (long long)PAD_MOST, (long long)pads[k]);
         before[axis] = pads[i];
         after[axis] = pads[i + per];
     }

@@ -261,10 +261,10 @@ static status infer_reshape_to(op_shapes *s, size_t n, const dim *shape, bool al
         dim a = 1, b = 1;
         for (size_t d = 0; d < rank; d++) a = dim_mul(s, a, in[d]);
         for (size_t i = 0; i < n; i++) b = dim_mul(s, b, out[i]);
-        if (a != b)
+        if (a != b) /* a product stops at the largest that dimensions can be */
             return op_error(shapes_node(s), err, CHURON_INVALID,
-                            "shape: expected a product of %lld (the elements of the input), got %lld",
-                            (long long)a, (long long)b);
+                            "shape: expected a product of %lld (the elements of the input), got %s%lld",
+                            (long long)a, b >= INT64_MAX / 4 ? "at least " : "", (long long)b);
     }
     return shapes_out(s, 0, n, out, err);
 }

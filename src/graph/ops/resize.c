@@ -135,7 +135,7 @@ static status apply_scales(const op_node *n, const float *scales, size_t count, 
         float out = floorf((float)p->in[a] * scales[i]);
         if (!(scales[i] > 0) || !(out <= (float)((int64_t)1 << 40)))
             return op_error(n, err, CHURON_INVALID,
-                            "scales[%zu]: a number above 0 (and a size that exists) expected, got %g", i,
+                            "scales[%zu]: expected a number above 0 that gives a size that can be, got %g", i,
                             (double)scales[i]);
         p->scale[a] = scales[i];
         p->out[a] = (int64_t)out;

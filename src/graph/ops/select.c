@@ -174,7 +174,7 @@ static status run_one_hot(op_run *r, error *err) {
     double wide;
     elem_to_f64(depth_in->type, depth_in->data, &wide, 1);
     if (!(wide >= 0 && wide < 1e12))
-        return run_error(r, err, CHURON_INVALID, "depth: expected at least 0, got %g", wide);
+        return run_error(r, err, CHURON_INVALID, "depth: expected 0 to 1e+12, got %.17g", wide);
     int64_t depth = (int64_t)wide, dims[TENSOR_MAX_RANK];
     for (size_t d = 0, k = 0; d <= x->rank; d++) dims[d] = d == axis ? depth : x->dims[k++];
     size_t count;
