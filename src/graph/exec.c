@@ -585,6 +585,12 @@ status exec_graph(exec *x, const ir_graph *g, error *err) {
 
 /* ---- a constant ------------------------------------------------------------------------------------- */
 
+/* Borrowed elements that live as long as the program: those of the model, and of constants. */
+static bool stays(const op_node *n, const tensor *t) {
+    if (strcmp(n->op, "Constant") == 0 && n->domain[0] == '\0') return true;
+    return (n->def->flags & OP_VIEW) && n->inputs[0] && n->inputs[0]->constant.data == t->data;
+}
+
 status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err) {
     size_t n_slots = n->n_inputs + n->n_outputs;
     value *slots = mem_calloc(n_slots + 1, sizeof *slots);
@@ -616,6 +622,8 @@ status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err) {
             outputs[i] = (tensor){0};
             if (v->kind == VALUE_TENSOR && v->t.storage) {
                 outputs[i] = tensor_share(&v->t);
+            } else if (v->kind == VALUE_TENSOR && stays(n, &v->t)) {
+                outputs[i] = v->t;
             } else if (v->kind == VALUE_TENSOR) {
                 st = tensor_copy(&outputs[i], &v->t, err);
             }

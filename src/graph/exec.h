@@ -73,7 +73,8 @@ void exec_clear(exec *x, const ir_graph *g);
 void exec_set(exec *x, exec_frame *f, int32_t slot, value v);
 /* Which nodes of the main graph the next run may leave out; wanted [n_outputs], NULL: none. */
 MUST_USE status exec_choose(exec *x, const ir_graph *g, const bool *wanted, error *err);
-/* Computes one node whose inputs are all constant; outputs [n_outputs] are the caller's to free. */
+/* Computes one node whose inputs are all constant; outputs [n_outputs] are the caller's to free. What has no
+ * storage lives as long as the program. */
 MUST_USE status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err);
 /* Counts bytes that an operator holds itself; given back with exec_uncharge. CHURON_LIMIT if too many. */
 MUST_USE status exec_charge(const op_run *r, uint64_t bytes, error *err);

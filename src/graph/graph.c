@@ -388,6 +388,7 @@ status graph_run(graph_session *s, const value *inputs, value *outputs, const gr
     if (st == CHURON_OK) st = take_outputs(s, outputs, o ? o->wanted : NULL, err);
     bucket_end(x, g, st == CHURON_OK);
     exec_clear(x, g);
+    if (watch) mem_trim(); /* what runs held before the arena was laid out */
     x->options = NULL;
     return st;
 }

@@ -77,6 +77,19 @@ status ir_value_set_constant(ir_value *v, tensor constant, error *err) {
     return ir_value_set_shape(v, constant.rank, constant.dims, err);
 }
 
+void factors_multiply(const op_factors *f, const float *from, size_t row0, size_t row1, float *to) {
+    if (f->before) {
+        factors_multiply(f->before, from, row0, row1, to);
+        from = to;
+    }
+    for (size_t r = row0; r < row1; r++) {
+        const float *a = from + r * f->each;
+        float *b = to + r * f->each;
+        const double by = f->by[r % f->n];
+        for (size_t i = 0; i < f->each; i++) b[i] = (float)((double)a[i] * by);
+    }
+}
+
 status ir_value_set_type(ir_value *v, const onnx_type *t, error *err) {
     ir_program *p = v->graph->program;
     v->type = *t;

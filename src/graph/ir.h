@@ -31,6 +31,8 @@ struct ir_value {
     const dim *dims;  /* [rank]; may be symbols */
     bool is_constant; /* then `constant` borrows from the model or from the program's constants */
     tensor constant;
+    const op_factors
+        *factors; /* its elements are those of `constant` times these; NULL: they are what they are */
     const dim
         *known; /* [n_known]: elements of a small integer tensor, as far as inference has them; or NULL */
     size_t n_known;

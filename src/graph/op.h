@@ -159,12 +159,27 @@ status op_error(const op_node *n, error *err, status code, const char *fmt, ...)
 /* ---- in pack ---------------------------------------------------------------------------------------- */
 
 void *pack_state(const op_pack *p);
+/* Before all of these bytes, which nobody has written yet, are written: pages at once cost a third of pages
+ * one by one. */
+void pack_expect(const op_pack *p, void *to, size_t bytes);
 /* Bytes of the constant that this packing has read and will not read again: their memory may go. Large
  * matrices say so piece by piece; what was not said is said at the end. */
 void pack_done(op_pack *p, const void *from, size_t bytes);
 /* fn for all of [0, n) on the threads of the graph, if so many bytes of weights pay for it. */
 void pack_parallel(op_pack *p, size_t n, size_t bytes, void (*fn)(void *ctx, size_t from, size_t to),
                    void *ctx);
+
+/* What elements are to be multiplied with, one factor after the other; each product is rounded to f32. Row r,
+ * of `each` elements, is multiplied with by[r % n]. */
+typedef struct op_factors op_factors;
+struct op_factors {
+    const op_factors *before; /* NULL: none */
+    const double *by;
+    size_t n, rows, each;
+};
+void factors_multiply(const op_factors *f, const float *from, size_t row0, size_t row1, float *to);
+/* All rows into the packing's scratch memory; NULL: no memory. */
+const float *pack_multiplied(op_pack *p, const op_factors *f, const float *from);
 
 /* ---- in infer and propagate ------------------------------------------------------------------------- */
 

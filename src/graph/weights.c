@@ -9,6 +9,7 @@
 
 enum {
     TRIM_BYTES = 16 << 20,     /* of heap that was freed before it goes back to the system */
+    EXPECT_BYTES = 128 << 10,  /* of memory that is asked for at once */
     PARALLEL_BYTES = 128 << 10 /* of weights that pay for waking threads */
 };
 
@@ -28,6 +29,8 @@ struct op_pack {
     void *state;    /* of the node that packs */
     region *source; /* what it packs; nobody else reads it if `last` */
     bool last;
+    void *scratch;
+    size_t scratch_bytes;
     size_t freed; /* since the heap was trimmed */
 };
 
@@ -145,6 +148,21 @@ void *pack_state(const op_pack *p) {
     return p->state;
 }
 
+static void *scratch(op_pack *p, size_t bytes) {
+    if (bytes > p->scratch_bytes) {
+        mem_free(p->scratch);
+        p->scratch = mem_aligned(64, bytes);
+        p->scratch_bytes = p->scratch ? bytes : 0;
+    }
+    return p->scratch;
+}
+
+void pack_expect(const op_pack *p, void *to, size_t bytes) {
+    const size_t page = 4096, before = (page - (uintptr_t)to % page) % page;
+    (void)p;
+    if (bytes >= EXPECT_BYTES) mem_pages_populate((char *)to + before, (bytes - before) / page * page);
+}
+
 void pack_done(op_pack *p, const void *from, size_t bytes) {
     const region *r = p->source;
     if (!r || bytes == 0) return;
@@ -178,6 +196,24 @@ void pack_parallel(op_pack *p, size_t n, size_t bytes, void (*fn)(void *ctx, siz
     pool_run(p->team, run_part, &j);
 }
 
+typedef struct multiply_job {
+    const op_factors *f;
+    const float *from;
+    float *to;
+} multiply_job;
+
+static void multiply_part(void *ctx, size_t from, size_t to) {
+    const multiply_job *j = ctx;
+    factors_multiply(j->f, j->from, from, to, j->to);
+}
+
+const float *pack_multiplied(op_pack *p, const op_factors *f, const float *from) {
+    const size_t bytes = f->rows * f->each * sizeof(float);
+    multiply_job j = {.f = f, .from = from, .to = scratch(p, bytes)};
+    if (j.to) pack_parallel(p, f->rows, bytes, multiply_part, &j);
+    return j.to;
+}
+
 static status pack_node(op_pack *w, op_node *n, error *err) {
     const tensor *source = source_of(n);
     if (!source) return CHURON_OK;
@@ -202,6 +238,7 @@ status weights_pack(ir_program *p, size_t threads, error *err) {
     }
     if (st == CHURON_OK) clear_values(&w);
     pool_free(w.team);
+    mem_free(w.scratch);
     mem_free(w.table);
     if (p->model) onnx_let_files_go(p->model);
     mem_trim();

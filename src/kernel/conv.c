@@ -340,12 +340,36 @@ static void pack_row(const conv *c, const conv *v, const conv_cut *t, const floa
     }
 }
 
-static void pack_group(const conv *c, const conv *v, const conv_cut *t, const float *weights, size_t group,
+/* A panel of whole blocks of channels, which lie in the weights one after the other. */
+static void pack_panel(const conv *v, const conv_cut *t, const float *weights, size_t group, size_t panel,
                        float *to) {
+    const size_t in = v->in_channels / v->groups, out = v->out_channels / v->groups;
+    const size_t taps = v->kernel_h * v->kernel_w, lanes = smaller(out - panel * GEMM_PANEL, GEMM_PANEL);
+    const float *first = weights + (group * out + panel * GEMM_PANEL) * in * taps;
+    for (size_t b = 0; b < t->in_blocks; b++, to += taps * CONV_BLOCK * GEMM_PANEL) {
+        const size_t channels = smaller(in - b * CONV_BLOCK, CONV_BLOCK);
+        if (channels < CONV_BLOCK || lanes < GEMM_PANEL)
+            memset(to, 0, taps * CONV_BLOCK * GEMM_PANEL * sizeof *to);
+        for (size_t l = 0; l < lanes; l++) {
+            const float *from = first + (l * in + b * CONV_BLOCK) * taps;
+            for (size_t tap = 0; tap < taps; tap++) {
+                float *at = to + tap * CONV_BLOCK * GEMM_PANEL + l;
+                for (size_t i = 0; i < channels; i++) at[i * GEMM_PANEL] = from[i * taps + tap];
+            }
+        }
+    }
+}
+
+/* Panels [p0, p1) of a group, of which `to` is the first one. */
+static void pack_group(const conv *c, const conv *v, const conv_cut *t, const float *weights, size_t group,
+                       size_t p0, size_t p1, float *to) {
     source sources[MAX_RUNS];
     const size_t taps = v->kernel_h * v->kernel_w;
-    const size_t n = v->kind == CONV_PLANAR ? 0 : list_sources(v, t, group, sources);
-    for (size_t p = 0; p < t->panels; p++) {
+    const bool plain = v->kind == CONV_BLOCKED && !t->windows && t->run == CONV_BLOCK && !conv_spreads(c);
+    const size_t n = v->kind == CONV_PLANAR || plain ? 0 : list_sources(v, t, group, sources);
+    for (size_t p = p0; p < p1 && plain; p++)
+        pack_panel(v, t, weights, group, p, to + (p - p0) * t->in_blocks * taps * CONV_BLOCK * GEMM_PANEL);
+    for (size_t p = p0; p < p1 && !plain; p++) {
         for (size_t k = 0; v->kind == CONV_PLANAR && k < t->k; k++, to += GEMM_PANEL)
             pack_row(c, v, t, weights, group, p, k / taps, k % taps, to);
         for (size_t k = 0; k < n * t->run; k++, to += GEMM_PANEL) {
@@ -355,25 +379,41 @@ static void pack_group(const conv *c, const conv *v, const conv_cut *t, const fl
     }
 }
 
-void conv_pack(const conv *c, const float *weights, float *out) {
+static void pack_depthwise(const conv *c, const conv_cut *t, const float *weights, float *out) {
+    for (size_t b = 0; b < conv_blocks(c->out_channels); b++) {
+        for (size_t tap = 0; tap < t->k; tap++) {
+            for (size_t l = 0; l < CONV_BLOCK; l++) {
+                const size_t o = b * CONV_BLOCK + l;
+                *out++ = o < c->out_channels ? weights[o * t->k + tap] : 0.0f;
+            }
+        }
+    }
+}
+
+size_t conv_pack_parts(const conv *c) {
+    if (c->kind == CONV_WINOGRAD) return conv_blocks(c->out_channels);
+    const conv v = product_of(c);
+    const conv_cut t = cut_of(&v);
+    return c->kind == CONV_DEPTHWISE ? 1 : t.groups * t.panels;
+}
+
+void conv_pack(const conv *c, const float *weights, size_t part0, size_t part1, float *out) {
     if (c->kind == CONV_WINOGRAD) {
-        winograd_pack(c, weights, out);
+        winograd_pack(c, weights, part0, part1, out);
         return;
     }
     const conv v = product_of(c);
     const conv_cut t = cut_of(&v);
     if (c->kind == CONV_DEPTHWISE) {
-        for (size_t b = 0; b < conv_blocks(c->out_channels); b++) {
-            for (size_t tap = 0; tap < t.k; tap++) {
-                for (size_t l = 0; l < CONV_BLOCK; l++) {
-                    const size_t o = b * CONV_BLOCK + l;
-                    *out++ = o < c->out_channels ? weights[o * t.k + tap] : 0.0f;
-                }
-            }
-        }
+        pack_depthwise(c, &t, weights, out);
         return;
     }
-    for (size_t g = 0; g < t.groups; g++) pack_group(c, &v, &t, weights, g, out + packed_at(&v, &t, g));
+    for (size_t at = part0; at < part1;) {
+        const size_t g = at / t.panels, p0 = at % t.panels, p1 = smaller(t.panels, p0 + part1 - at);
+        const size_t begin = packed_at(&v, &t, g), all = packed_at(&v, &t, g + 1) - begin;
+        pack_group(c, &v, &t, weights, g, p0, p1, out + begin + all / t.panels * p0);
+        at += p1 - p0;
+    }
 }
 
 size_t conv_bias_floats(const conv *c) {

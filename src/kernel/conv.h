@@ -63,8 +63,10 @@ bool conv_takes_function(const conv *c);
 /* A product makes more than one pixel. */
 bool conv_spreads(const conv *c);
 size_t conv_packed_floats(const conv *c);
-/* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]. */
-void conv_pack(const conv *c, const float *weights, float *out);
+/* From ONNX's [out_channels, in_channels/groups, kernel_h, kernel_w]: parts [part0, part1) of
+ * conv_pack_parts, each of about as many weights. */
+size_t conv_pack_parts(const conv *c);
+void conv_pack(const conv *c, const float *weights, size_t part0, size_t part1, float *out);
 
 /* One number an output channel, as conv_job reads them: [conv_bias_floats], which was zero. */
 size_t conv_bias_floats(const conv *c);

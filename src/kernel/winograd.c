@@ -110,13 +110,13 @@ static size_t packed_at(const conv *c, size_t panel, size_t point) {
 }
 
 /* Written by whole lines, since points lie far apart. */
-void winograd_pack(const conv *c, const float *weights, float *out) {
-    const size_t in = c->in_channels, panels = conv_blocks(c->out_channels);
+void winograd_pack(const conv *c, const float *weights, size_t p0, size_t p1, float *out) {
+    const size_t in = c->in_channels;
     double g[WINOGRAD_IN][3];
     float lines[WINOGRAD_POINTS * GEMM_PANEL];
     double taps[9 * GEMM_PANEL] = {0};
     point_rows(g);
-    for (size_t p = 0; p < panels; p++) {
+    for (size_t p = p0; p < p1; p++) {
         const size_t first = p * GEMM_PANEL, n = smaller(c->out_channels - first, GEMM_PANEL);
         if (n < GEMM_PANEL) memset(taps, 0, sizeof taps);
         for (size_t i = 0; i < in; i++) {

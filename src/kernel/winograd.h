@@ -18,8 +18,8 @@ enum { WINOGRAD_POINTS = 36, WINOGRAD_IN = 6, WINOGRAD_OUT = 4 };
 /* 3x3, stride and dilation 1, one group, blocked input and result. */
 bool winograd_can(const conv *c);
 size_t winograd_packed_floats(const conv *c);
-/* From ONNX's [out_channels, in_channels, 3, 3]. */
-void winograd_pack(const conv *c, const float *weights, float *out);
+/* From ONNX's [out_channels, in_channels, 3, 3]: panels [p0, p1) of 16 output channels. */
+void winograd_pack(const conv *c, const float *weights, size_t p0, size_t p1, float *out);
 /* As conv_units, conv_scratch_floats and conv_run. */
 size_t winograd_units(const conv *c, size_t batch);
 size_t winograd_scratch_floats(const conv *c);

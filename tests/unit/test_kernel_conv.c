@@ -98,7 +98,7 @@ static void check_conv(conv *c, size_t batch, bool extras) {
     memset(bias, 0, conv_bias_floats(c) * sizeof *bias);
     conv_pack_bias(c, numbers, bias);
     memory[6] = guard_new(conv_packed_floats(c) * sizeof(float), 64, true);
-    conv_pack(c, weights, memory[6].data);
+    for (size_t i = 0; i < conv_pack_parts(c); i++) conv_pack(c, weights, i, i + 1, memory[6].data);
     memory[7] = guard_new(conv_scratch_floats(c) * sizeof(float), 64, true);
     c->low = extras ? -1.0f : -INFINITY;
     c->high = extras ? 1.5f : INFINITY;
@@ -290,11 +290,11 @@ static void test_every(void **state) {
         for (size_t p = 0; p < places; p++) {
             c.at_h = p / 3;
             c.at_w = p % 3;
-            conv_pack(&c, weights + p * out * 24, memory[6].data);
+            conv_pack(&c, weights + p * out * 24, 0, conv_pack_parts(&c), memory[6].data);
             const conv_job job = {.c = &c, .packed = memory[6].data, .in = in, .out = want, .batch = batch};
             conv_run(kernels_for(KERNEL_REF), &job, 0, conv_units(&c, batch), memory[7].data);
         }
-        conv_pack(&all, weights, memory[4].data);
+        conv_pack(&all, weights, 0, conv_pack_parts(&all), memory[4].data);
         const conv_job job = {.c = &all, .packed = memory[4].data, .in = in, .out = got, .batch = batch};
         for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
             const kernels *k = kernels_for((kernel_isa)isa);
@@ -377,7 +377,7 @@ static void check_winograd(conv c, size_t batch, bool extras) {
     float *add = take(&memory[6], floats, true), *bias = take(&memory[7], out_blocks * 16, true);
     memory[2] = guard_new(conv_packed_floats(&c) * sizeof(float), 64, true);
     float *points = memory[2].data;
-    conv_pack(&c, weights, points);
+    conv_pack(&c, weights, 0, conv_pack_parts(&c), points);
     memory[8] = guard_new(conv_scratch_floats(&c) * sizeof(float), 64, true);
     conv_job job = {.c = &c,
                     .packed = points,

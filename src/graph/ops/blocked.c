@@ -47,12 +47,27 @@ static const tensor *source(const op_node *n, const void *state) {
     return st->source.data ? &st->source : NULL;
 }
 
+typedef struct pack_job {
+    const conv *c;
+    const float *from;
+    float *to;
+} pack_job;
+
+static void pack_part(void *ctx, size_t from, size_t to) {
+    const pack_job *j = ctx;
+    conv_pack(j->c, j->from, from, to, j->to);
+}
+
 static status conv_pack_weights(op_node *n, op_pack *p, error *err) {
     blocked_conv *st = pack_state(p);
     const size_t bytes = conv_packed_floats(&st->c) * sizeof(float);
     st->weights = mem_aligned(64, bytes);
     if (!st->weights) return op_error(n, err, CHURON_NO_MEMORY, "no memory for %zu bytes of weights", bytes);
-    conv_pack(&st->c, st->source.data, st->weights);
+    pack_expect(p, st->weights, bytes);
+    pack_job j = {.c = &st->c, .from = st->source.data, .to = st->weights};
+    if (st->factors) j.from = pack_multiplied(p, st->factors, j.from);
+    if (!j.from) return op_error(n, err, CHURON_NO_MEMORY, "no memory for its weights");
+    pack_parallel(p, conv_pack_parts(&st->c), bytes, pack_part, &j);
     st->source = (tensor){0};
     return CHURON_OK;
 }

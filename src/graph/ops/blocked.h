@@ -16,11 +16,12 @@ enum { BLOCKED_RANK = 5 };
 
 /* "Conv": X blocked or planar, and optionally what is added to the result, blocked. */
 typedef struct blocked_conv {
-    conv c;                /* sizes of the image are filled in when it runs */
-    size_t end_h, end_w;   /* padding below and right */
-    size_t planar_rank;    /* of X, or Y, as it is without blocks */
-    tensor source;         /* the weights as the model has them; gone when they are packed */
-    float *weights, *bias; /* packed; bias NULL or rounded up */
+    conv c;                    /* sizes of the image are filled in when it runs */
+    size_t end_h, end_w;       /* padding below and right */
+    size_t planar_rank;        /* of X, or Y, as it is without blocks */
+    tensor source;             /* the weights as the model has them; gone when they are packed */
+    const op_factors *factors; /* of the weights, or NULL */
+    float *weights, *bias;     /* packed; bias NULL or rounded up */
 } blocked_conv;
 extern const op_def op_blocked_conv;
 extern const op_packing blocked_conv_packing;
@@ -40,7 +41,8 @@ typedef struct blocked_transpose {
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, end_h, end_w;
     size_t more_h, more_w; /* ONNX's output_padding */
     size_t planar_rank;
-    tensor source; /* ONNX's [in, out, kernel_h, kernel_w]; gone when it is packed */
+    tensor source;             /* ONNX's [in, out, kernel_h, kernel_w]; gone when it is packed */
+    const op_factors *factors; /* of the weights, or NULL */
     blocked_phase *phases;
     size_t n_phases;
     float *bias; /* rounded up, or NULL */

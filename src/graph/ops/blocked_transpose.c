@@ -125,19 +125,21 @@ static status pack(op_node *n, op_pack *p, error *err) {
     conv whole;
     const bool once = at_once(st, &whole);
     float *taps = mem_calloc(st->source.count, sizeof *taps);
-    bool made = taps != NULL;
+    const float *weights = st->source.data;
+    if (st->factors) weights = pack_multiplied(p, st->factors, weights);
+    bool made = taps && weights;
     for (size_t i = 0; i < st->n_phases && made; i++) {
         residue r[2] = {{0}};
         conv *c = &st->phases[i].c;
         if (once) {
-            pick_all(st, st->source.data, taps);
+            pick_all(st, weights, taps);
         } else {
             (void)set_phase(st, i / st->stride_w, i % st->stride_w, c, r);
-            pick_taps(st, r, st->source.data, taps);
+            pick_taps(st, r, weights, taps);
         }
         st->phases[i].weights = mem_aligned(64, conv_packed_floats(c) * sizeof(float));
         made = st->phases[i].weights != NULL;
-        if (made) conv_pack(c, taps, st->phases[i].weights);
+        if (made) conv_pack(c, taps, 0, conv_pack_parts(c), st->phases[i].weights);
     }
     mem_free(taps);
     if (!made) return op_error(n, err, CHURON_NO_MEMORY, "no memory for its weights");

@@ -66,6 +66,7 @@ static status pack(op_node *n, op_pack *p, error *err) {
     for (size_t i = 0; i < all; i += step) {
         const size_t m = all - i < step ? all - i : step;
         j.p0 = j.k0 = i;
+        if (st->across || m == all) pack_expect(p, st->b + i * each, m * each * sizeof(float));
         pack_parallel(p, m, m * each * sizeof(float), st->across ? pack_across : pack_rows, &j);
         const size_t begin = i * each, end = (i + m) * each < st->k * st->n ? (i + m) * each : st->k * st->n;
         pack_done(p, j.from + begin, (end - begin) * sizeof(float));

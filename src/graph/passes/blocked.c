@@ -163,6 +163,7 @@ static bool read_conv(const op_node *n, blocked_conv *st) {
 static status take_weights(const op_node *n, blocked_conv *st, error *err) {
     const tensor *w = node_f32_constant(n, 1), *bias = node_f32_constant(n, 2);
     st->source = tensor_borrow(w->type, w->rank, w->dims, w->data);
+    st->factors = n->inputs[1]->factors;
     st->bias = bias ? mem_calloc(conv_bias_floats(&st->c), sizeof(float)) : NULL;
     if (bias && !st->bias) return ir_no_memory(err);
     if (bias) conv_pack_bias(&st->c, bias->data, st->bias);
@@ -253,6 +254,7 @@ static status lower_transpose(layout *l, op_node *n, error *err) {
     *st = read;
     const tensor *w = node_f32_constant(n, 1), *bias = node_f32_constant(n, 2);
     st->source = tensor_borrow(w->type, w->rank, w->dims, w->data);
+    st->factors = n->inputs[1]->factors;
     status made = blocked_transpose_cut(st, err);
     if (made == CHURON_OK && bias) {
         const conv *c = &st->phases[0].c;

@@ -64,24 +64,39 @@ static bool read_arithmetic(const op_node *n, const ir_value *x, affine *a) {
     return true;
 }
 
-/* Output channel of weight i: [out, ...], of a transposed convolution [in, out, ...]. */
-static size_t channel_of(const op_node *conv, const tensor *weights, size_t i) {
-    const size_t out = (size_t)weights->dims[node_is(conv, "ConvTranspose") ? 1 : 0];
-    if (!node_is(conv, "ConvTranspose")) return i / (weights->count / out);
-    return i / (weights->count / out / (size_t)weights->dims[0]) % out;
+static bool only_shifts(const affine *a) {
+    for (size_t c = 0; c < a->channels; c++) {
+        if (a->scale[c] != 1.0) return false;
+    }
+    return true;
+}
+
+/* The convolution's weights times the scale, as factors: packing multiplies. Output channels are the first
+ * axis of weights, of a transposed convolution the second. */
+static status scale_weights(rewriter *w, const op_node *conv, const affine *a, ir_value **out, error *err) {
+    const ir_value *weights = conv->inputs[1];
+    const size_t channels = a->channels,
+                 rows = node_is(conv, "ConvTranspose") ? (size_t)weights->dims[0] * channels : channels;
+    arena *memory = &w->program->memory;
+    op_factors *f = arena_array(memory, 1, sizeof *f);
+    double *by = arena_array(memory, channels, sizeof *by);
+    *out = f && by ? ir_value_new(w->g, weights->name) : NULL;
+    if (!*out) return ir_no_memory(err);
+    memcpy(by, a->scale, channels * sizeof *by);
+    *f = (op_factors){.before = weights->factors,
+                      .by = by,
+                      .n = channels,
+                      .rows = rows,
+                      .each = weights->constant.count / rows};
+    (*out)->factors = f;
+    return ir_value_set_constant(*out, weights->constant, err);
 }
 
 static status new_weights(rewriter *w, op_node *conv, const affine *a, error *err) {
-    const tensor *weights = node_f32_constant(conv, 1), *bias = node_f32_constant(conv, 2);
-    tensor scaled, shifted;
-    ir_value *inputs[3] = {conv->inputs[0]};
-    TRY(tensor_alloc(&scaled, ELEM_F32, weights->rank, weights->dims, err));
-    for (size_t i = 0; i < weights->count; i++) {
-        const double scale = a->scale[channel_of(conv, weights, i)];
-        ((float *)scaled.data)[i] = (float)((double)((const float *)weights->data)[i] * scale);
-    }
-    if (w->program->model) onnx_let_go(w->program->model, weights->data, tensor_bytes(weights), false);
-    TRY(rewrite_constant(w, conv->inputs[1]->name, scaled, &inputs[1], err));
+    const tensor *bias = node_f32_constant(conv, 2);
+    tensor shifted;
+    ir_value *inputs[3] = {conv->inputs[0], conv->inputs[1]};
+    if (!only_shifts(a)) TRY(scale_weights(w, conv, a, &inputs[1], err));
     const int64_t channels = (int64_t)a->channels;
     TRY(tensor_alloc(&shifted, ELEM_F32, 1, &channels, err));
     for (size_t c = 0; c < a->channels; c++) {
@@ -160,6 +175,30 @@ static status sweep(rewriter *w, error *err) {
         while (took && can_scale(n)) TRY(take(w, n, &took, err));
     }
     return CHURON_OK;
+}
+
+static status multiply(rewriter *w, ir_value *v, error *err) {
+    const tensor *from = &v->constant;
+    tensor t;
+    TRY(tensor_alloc(&t, ELEM_F32, from->rank, from->dims, err));
+    factors_multiply(v->factors, from->data, 0, v->factors->rows, t.data);
+    if (w->program->model) onnx_let_go(w->program->model, from->data, tensor_bytes(from), false);
+    v->factors = NULL;
+    return ir_keep_constant(w->program, t, &v->constant, err);
+}
+
+static status multiply_sweep(rewriter *w, error *err) {
+    for (size_t i = 0; i < w->g->n_nodes; i++) {
+        const op_node *n = w->g->nodes[i];
+        for (size_t k = 0; k < n->n_inputs; k++) {
+            if (n->inputs[k] && n->inputs[k]->factors) TRY(multiply(w, n->inputs[k], err));
+        }
+    }
+    return CHURON_OK;
+}
+
+status conv_scale_settle(rewriter *w, error *err) {
+    return rewrite_each(w, multiply_sweep, err);
 }
 
 status pass_conv_scale(rewriter *w, error *err) {

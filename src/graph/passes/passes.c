@@ -86,9 +86,13 @@ status passes_run(ir_program *p, const graph_options *o, error *err) {
     status st = CHURON_OK;
     for (size_t i = 0; i < N_PASSES && st == CHURON_OK; i++) {
         /* What follows chooses layouts for our own kernels. */
-        if (passes[i].run == pass_winograd) st = providers_claim(&w, o, err);
+        if (passes[i].run == pass_winograd && o->n_providers) {
+            st = conv_scale_settle(&w, err);
+            if (st == CHURON_OK) st = providers_claim(&w, o, err);
+        }
         if (st == CHURON_OK && !left_out(o, passes[i].name)) st = passes[i].run(&w, err);
     }
+    if (st == CHURON_OK) st = conv_scale_settle(&w, err);
     exec_free(&x, NULL);
     return st;
 }

@@ -30,6 +30,8 @@ status pass_identity(rewriter *w, error *err);
 status pass_common_subexpressions(rewriter *w, error *err);
 status pass_dead_code(rewriter *w, error *err);
 status pass_conv_scale(rewriter *w, error *err);
+/* Multiplies the weights that conv-scale has left to who packs them, where a node still reads them. */
+MUST_USE status conv_scale_settle(rewriter *w, error *err);
 status pass_blocked_layout(rewriter *w, error *err);
 status pass_conv_epilogue(rewriter *w, error *err);
 MUST_USE status pass_recurrent_weights(rewriter *w, error *err);
