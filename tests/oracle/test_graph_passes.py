@@ -237,11 +237,12 @@ def scaled(n):
 
 def generator(n):
     """Functions in front of convolutions: read by several, by one alone, by others too; added to what was read."""
-    x = n.op("ConvTranspose", n.conv("x", 3, 20, 3, pads=[1] * 4), n.constant(20, 20, 4, 4), n.constant(20), strides=[2, 2], pads=[1] * 4)
+    x = n.op("Mul", n.conv("x", 3, 20, 3, pads=[1] * 4), n.scalar(0.02))
+    x = n.op("ConvTranspose", x, n.constant(20, 20, 4, 4), n.constant(20), strides=[2, 2], pads=[1] * 4)
     y = n.op("LeakyRelu", x, alpha=0.1)
     a = n.op("Add", n.conv(y, 20, 20, [3, 5], pads=[1, 2, 1, 2]), x)
     b = n.op("Add", n.conv(y, 20, 20, [1, 3], pads=[0, 2, 0, 2], dilations=[1, 2], groups=20), x)
-    c = n.op("Add", a, n.conv(n.op("Clip", b, n.scalar(-0.1), n.scalar(0.4)), 20, 20, 3, pads=[1] * 4, strides=[1, 1], dilations=[1, 1]))
+    c = n.op("Add", a, n.conv(n.op("Clip", b, n.scalar(-0.1), n.scalar(0.4)), 20, 20, [3, 1], pads=[1, 0, 1, 0]))
     z = n.op("LeakyRelu", c, alpha=0.2)
     return [n.op("Tanh", n.conv(z, 20, 1, 5)), n.op("Add", n.conv(z, 20, 20, 1), z), n.conv(n.op("Relu", b), 20, 8, 3, strides=[2, 2])]
 
