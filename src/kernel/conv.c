@@ -585,6 +585,7 @@ static gemm product(const conv_job *job, const conv *v, const conv_cut *t, const
                   .bias = job->bias ? job->bias + p->group * t->panels * GEMM_PANEL : NULL,
                   .low = v->low,
                   .high = v->high,
+                  .half = v->groups == 1 && !v->single && conv_ends_half(v->out_channels),
                   .stop = job->stop};
 }
 

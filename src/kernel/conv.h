@@ -20,6 +20,11 @@ static inline size_t conv_blocks(size_t channels) {
     return (channels + CONV_BLOCK - 1) / CONV_BLOCK;
 }
 
+/* The last block of so many channels is at most half full. */
+static inline bool conv_ends_half(size_t channels) {
+    return channels % CONV_BLOCK != 0 && channels % CONV_BLOCK <= CONV_BLOCK / 2;
+}
+
 typedef enum conv_kind {
     CONV_BLOCKED,   /* input channels in blocks */
     CONV_PLANAR,    /* input [batch][channels][height][width] (few channels: images); one group */

@@ -127,6 +127,7 @@ static void run_tile(const cut *c, size_t s, size_t p, size_t panels) {
         .mask = (uint16_t)(columns < GEMM_PANEL && g->c_panel == GEMM_PANEL ? (1u << columns) - 1u : 0xffffu),
         .first = c->k0 == 0,
         .last = c->k0 + c->kn == g->k,
+        .half = g->half && c->rows != GEMM_ROWS_PACKED && columns <= GEMM_PANEL,
         .bias = g->bias ? g->bias + p * GEMM_PANEL : NULL,
         .add = g->add ? g->add + i * g->add_row + p * g->add_panel : NULL,
         .add_row = g->add_row,

@@ -36,6 +36,9 @@ typedef struct gemm {
     const float *add;  /* laid out as C with strides of its own, or NULL; may be c */
     size_t add_row, add_panel;
     float low, high; /* limits; -INFINITY and INFINITY: none. NaN stays NaN */
+    /* Columns 8 to 15 of the last panel have weights of 0 only: their sums are 0 and cost nothing, unless the
+     * rows have to be interleaved. */
+    bool half;
     stop_flag *stop; /* asked every 0.1 ms or so; NULL: never */
 } gemm;
 
@@ -67,6 +70,7 @@ struct gemm_tile {
     size_t c_row, c_panel;
     uint16_t mask;     /* columns of the last panel that exist */
     bool first, last;  /* block of K: begin at zero; finish */
+    bool half;         /* sums of columns 8 to 15 of the last panel are 0. Never for PACKED rows */
     const float *bias; /* of these panels, or NULL */
     const float *add;
     size_t add_row, add_panel;

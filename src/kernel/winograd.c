@@ -225,7 +225,8 @@ static void run_panels(const kernels *k, const conv_job *job, const wino_cut *t,
                         .c_row = width,
                         .c_panel = GEMM_PANEL,
                         .low = -INFINITY,
-                        .high = INFINITY};
+                        .high = INFINITY,
+                        .half = p + panels == t->panels && conv_ends_half(c->out_channels)};
         gemm_run(k, &g, 0, u->n, 0, panels, NULL); /* rows are read in place: a_row is no multiple of 512 */
     }
     for (size_t i = 0; i < u->n; i++) {

@@ -1,5 +1,5 @@
-/* gemm.c: tiles of up to 6 rows and one panel: 12 sums in registers, per value of K two loads and one
- * broadcast a row. */
+/* gemm.c: tiles of up to 6 rows and one panel, or half of one: 12 sums in registers, per value of K two loads
+ * and one broadcast a row. */
 #include "kernel/gemm.h"
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/matmul.h"
@@ -44,7 +44,8 @@ INLINE const float *row_at(const float *a, const row_steps *s, int i) {
     }
 }
 
-INLINE void tile_run(gemm_rows kind, int T, const gemm_tile *t) {
+/* H: halves of the panel that are computed; the other's sums are 0. */
+INLINE void tile_run(gemm_rows kind, int T, int H, const gemm_tile *t) {
     const size_t k_step = kind == GEMM_ROWS_PACKED ? (size_t)T : 1;
     const row_steps steps = steps_of(kind, t->a_row);
     const bool fetches = kind == GEMM_ROWS_PACKED || kind == GEMM_ROWS_ANY;
@@ -56,8 +57,8 @@ INLINE void tile_run(gemm_rows kind, int T, const gemm_tile *t) {
         if (fetches) _mm_prefetch((const char *)(t->c + (size_t)i * t->c_row), _MM_HINT_T0);
         UNROLL
         for (int h = 0; h < HALVES; h++) {
-            acc[h][i] =
-                t->first ? _mm256_setzero_ps() : vec_load(t->c + (size_t)i * t->c_row + h * VEC, mask[h]);
+            acc[h][i] = t->first || h >= H ? _mm256_setzero_ps()
+                                           : vec_load(t->c + (size_t)i * t->c_row + h * VEC, mask[h]);
         }
     }
     const float *b = t->b;
@@ -66,14 +67,14 @@ INLINE void tile_run(gemm_rows kind, int T, const gemm_tile *t) {
     for (size_t s = 0; s < t->n_runs; s++) {
         const float *a = t->a + t->runs[s];
         for (size_t j = t->run; j > 0; j--, a += k_step, b += GEMM_PANEL) {
-            const __m256 w0 = _mm256_load_ps(b), w1 = _mm256_load_ps(b + VEC);
+            const __m256 w0 = _mm256_load_ps(b), w1 = H == HALVES ? _mm256_load_ps(b + VEC) : w0;
             if (fetches) _mm_prefetch(ahead, _MM_HINT_T1);
             ahead += ahead_step;
             UNROLL
             for (int i = 0; i < T; i++) {
                 const __m256 x = _mm256_set1_ps(*row_at(a, &steps, i));
                 acc[0][i] = _mm256_fmadd_ps(w0, x, acc[0][i]);
-                acc[1][i] = _mm256_fmadd_ps(w1, x, acc[1][i]);
+                if (H == HALVES) acc[1][i] = _mm256_fmadd_ps(w1, x, acc[1][i]);
             }
         }
     }
@@ -91,23 +92,34 @@ typedef void (*gemm_fn)(const gemm_tile *t);
 
 #define TILE(kind, T)                                                                                        \
     static void tile_##kind##_##T(const gemm_tile *t) {                                                      \
-        tile_run(GEMM_ROWS_##kind, T, t);                                                                    \
+        tile_run(GEMM_ROWS_##kind, T, HALVES, t);                                                            \
     }
-#define NAME(kind, T) tile_##kind##_##T,
-#define SIX(X, kind)  X(kind, 1) X(kind, 2) X(kind, 3) X(kind, 4) X(kind, 5) X(kind, 6)
-#define LIST(kind)                                                                                           \
+#define HALF_TILE(kind, T)                                                                                   \
+    static void half_##kind##_##T(const gemm_tile *t) {                                                      \
+        tile_run(GEMM_ROWS_##kind, T, 1, t);                                                                 \
+    }
+#define NAME(kind, T)      tile_##kind##_##T,
+#define HALF_NAME(kind, T) half_##kind##_##T,
+#define SIX(X, kind)       X(kind, 1) X(kind, 2) X(kind, 3) X(kind, 4) X(kind, 5) X(kind, 6)
+#define LIST(NAME, kind)                                                                                     \
     { SIX(NAME, kind) }
 
 SIX(TILE, 16)
 SIX(TILE, 32)
 SIX(TILE, PACKED)
 SIX(TILE, ANY)
+SIX(HALF_TILE, 16)
+SIX(HALF_TILE, 32)
+SIX(HALF_TILE, ANY)
 
 void gemm_tile_avx2(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels) {
-    static const gemm_fn tiles[GEMM_ROWS_KINDS][ROWS] = {[GEMM_ROWS_16] = LIST(16),
-                                                         [GEMM_ROWS_32] = LIST(32),
-                                                         [GEMM_ROWS_PACKED] = LIST(PACKED),
-                                                         [GEMM_ROWS_ANY] = LIST(ANY)};
+    static const gemm_fn tiles[2][GEMM_ROWS_KINDS][ROWS] = {{[GEMM_ROWS_16] = LIST(NAME, 16),
+                                                             [GEMM_ROWS_32] = LIST(NAME, 32),
+                                                             [GEMM_ROWS_PACKED] = LIST(NAME, PACKED),
+                                                             [GEMM_ROWS_ANY] = LIST(NAME, ANY)},
+                                                            {[GEMM_ROWS_16] = LIST(HALF_NAME, 16),
+                                                             [GEMM_ROWS_32] = LIST(HALF_NAME, 32),
+                                                             [GEMM_ROWS_ANY] = LIST(HALF_NAME, ANY)}};
     (void)n_panels; /* 1, as the shape says */
-    tiles[rows][n_rows - 1](t);
+    tiles[t->half][rows][n_rows - 1](t);
 }
