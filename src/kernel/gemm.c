@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    K_BLOCK = 384,
+    K_BLOCK = GEMM_K_BLOCK,
     CHUNK_ROWS = 168,
     LINE = 64,
     LOOK = 4 << 20 /* multiply-adds between looks at the stop */

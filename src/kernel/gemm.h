@@ -21,6 +21,8 @@
 
 enum { GEMM_PANEL = 16 };
 
+enum { GEMM_K_BLOCK = 384 }; /* of a larger k, sums rest in c between blocks of so many */
+
 typedef struct gemm {
     size_t n, k; /* k = n_runs * run */
     const float *a;
@@ -33,7 +35,7 @@ typedef struct gemm {
     float *c;
     size_t c_row, c_panel;
     const float *bias; /* [n rounded up to 16], or NULL */
-    const float *add;  /* laid out as C with strides of its own, or NULL; may be c */
+    const float *add;  /* laid out as C with strides of its own, or NULL; may be c where k <= GEMM_K_BLOCK */
     size_t add_row, add_panel;
     float low, high; /* limits; -INFINITY and INFINITY: none. NaN stays NaN */
     /* Columns 8 to 15 of the last panel have weights of 0 only: their sums are 0 and cost nothing, unless the

@@ -258,6 +258,18 @@ def test_open_dimensions_are_asked_for(churon, tmp_path):
         run(churon, command, m, "--shape", "x=1x3x8x8", "--json", *(["--reps", "3"] if command == "bench" else []))
 
 
+def test_sums_over_the_addend_of_many_channels(churon, tmp_path):
+    """x + conv(relu(conv(x))): the product of 600 channels is added up in pieces, where x must stay until the end."""
+    rng = np.random.default_rng(3)
+    w1, w2, w3 = (rng.normal(0, 0.1, s).astype(np.float32) for s in ((600, 96, 1, 1), (96, 600, 1, 1), (96, 96, 3, 3)))
+    nodes = [helper.make_node("Conv", ["i", "w3"], ["x"], pads=[1] * 4), helper.make_node("Conv", ["x", "w1"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Conv", ["b", "w2"], ["c"]), helper.make_node("Add", ["x", "c"], ["d"]),
+             helper.make_node("Conv", ["d", "w3"], ["y"], pads=[1] * 4)]
+    i, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 96, 9, 17]) for n in "iy")
+    m = save(tmp_path / "m.onnx", nodes, [i], [y], [numpy_helper.from_array(w, n) for w, n in ((w1, "w1"), (w2, "w2"), (w3, "w3"))])
+    assert run(churon, "verify", m, "--passes", "--json")["same"]
+
+
 def test_random_operators_draw_alike_where_asked(churon, tmp_path):
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "xyz"]
     nodes = [helper.make_node("RandomNormalLike", ["x"], ["r"]), helper.make_node("RandomUniformLike", ["x"], ["u"]),

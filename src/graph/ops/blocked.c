@@ -241,6 +241,21 @@ static status add_broadcast(op_run *r, const conv *c, const tensor *add, const t
     return CHURON_OK;
 }
 
+/* Products of many channels rest in the result between blocks of them: an addend that the result is written
+ * over is read from a copy then. */
+static status apart(op_run *r, const conv *c, const tensor *add, const tensor *y, const float **out,
+                    error *err) {
+    void *copy;
+    *out = add->data;
+    if (add->data != y->data || c->groups == c->in_channels ||
+        c->in_channels * c->kernel_h * c->kernel_w <= GEMM_K_BLOCK)
+        return CHURON_OK;
+    TRY(run_scratch(r, y->count * sizeof(float), &copy, err));
+    memcpy(copy, add->data, y->count * sizeof(float));
+    *out = copy;
+    return CHURON_OK;
+}
+
 static status run_conv(op_run *r, error *err) {
     const tensor *x = run_in(r, 0), *add = run_in(r, 1);
     tensor *y;
@@ -251,7 +266,9 @@ static status run_conv(op_run *r, error *err) {
     const bool same = y->dims[0] == x->dims[0] && (size_t)y->dims[2] == c.out_h &&
                       (size_t)y->dims[3] == c.out_w && (!add || add->count == y->count);
     if (add && !same) return add_broadcast(r, &c, add, y, err);
-    return convolve(r, &c, add ? add->data : NULL, y->data, err);
+    const float *from = NULL;
+    if (add) TRY(apart(r, &c, add, y, &from, err));
+    return convolve(r, &c, from, y->data, err);
 }
 
 const op_def op_blocked_conv = {.domain = "churon",
