@@ -372,5 +372,5 @@ void qconv_run(const kernels *k, const qconv_job *job, size_t unit0, size_t unit
     r.strip = (uint8_t *)scratch + part_list_bytes(&r.t);
     r.rest = (int32_t *)(void *)(r.strip + (r.t.strip_bytes + 63) / 64 * 64);
     list_parts(&r);
-    for (size_t i = unit0; i < unit1; i++) run_unit(&r, i);
+    for (size_t i = unit0; i < unit1 && !stop_now(job->stop); i++) run_unit(&r, i);
 }

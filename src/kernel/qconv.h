@@ -11,6 +11,7 @@
 #ifndef KERNEL_QCONV_H
 #define KERNEL_QCONV_H
 
+#include "base/stop.h"
 #include "kernel/qgemm.h"
 #include "kernel/qimage.h"
 
@@ -48,6 +49,7 @@ typedef struct qconv_job {
     size_t batch;
     const uint8_t *add; /* laid out as out, joined to the result by `pair` (a: the result); or NULL */
     qpair pair;
+    stop_flag *stop; /* between units; or NULL */
 } qconv_job;
 
 size_t qconv_units(const qconv *c, size_t batch);

@@ -2,6 +2,7 @@
 the answer is that of ONNX Runtime without its optimizer."""
 
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -948,3 +949,61 @@ def test_what_is_no_function_of_a_byte(churon, tmp_path, what):
     other = n.through(n.input(2, 8, 5, 6), 0.0213) if what == "another value" else n.floats(5, 6)
     y = n.through(n.op("Mul", x, other), 0.0213, zero=128)
     assert "Table" not in steps(churon, tmp_path, n, y, 0.0213)
+
+
+def rows_of(churon, folder, model, inputs, threads, isa):
+    """Answers of one run."""
+    out = folder / "out"
+    args = []
+    for name, x in inputs.items():
+        np.save(folder / f"in_{name}.npy", x)
+        args += ["--input", f"{name}={folder}/in_{name}.npy"]
+    p = subprocess.run([churon, "run", str(model), "--output-dir", str(out), "--threads", str(threads), *args], capture_output=True, text=True,
+                       timeout=60, env={**os.environ, "CHURON_CPU": isa})
+    if p.returncode and "instruction set" in p.stderr:
+        return None
+    assert p.returncode == 0, p.stderr
+    return [np.load(f) for f in sorted(out.glob("*.npy"))]
+
+
+def test_quantized_images_depend_on_no_company(churon, tmp_path):
+    """A row of a batch is the row alone, one thread two, and every instruction set the same, bit for bit."""
+    n = Quantized()
+    x = n.through(n.input(3, 8, 33, 29, dims=["N", 8, 33, 29]), 0.0213)
+    y = conv8(n, x, 8, 48, strides=[2, 2])
+    z = n.through(n.op("Relu", n.op("Add", conv8(n, y, 48, 48, x_scale=0.0317), y)), 0.0417, zero=0)
+    z = conv8(n, z, 48, 48, groups=48, x_scale=0.0417)
+    pooled = n.through(n.op("MaxPool", z, kernel_shape=[3, 3], strides=[2, 2]), 0.0317, zero=128)
+    z = n.through(n.op("Sigmoid", pooled), 0.004, zero=0)
+    model = tmp_path / "model.onnx"
+    onnx.save(n.model([z]), model)
+    [name] = n.feeds
+    whole = rows_of(churon, tmp_path, model, n.feeds, 1, "avx512") or rows_of(churon, tmp_path, model, n.feeds, 1, "avx2")
+    for isa in ("avx512", "avx2", "ref"):
+        for threads in (1, 2):
+            got = rows_of(churon, tmp_path, model, n.feeds, threads, isa)
+            assert got is None or (got[0] == whole[0]).all(), (isa, threads)
+    for i in range(3):
+        [alone] = rows_of(churon, tmp_path, model, {name: n.feeds[name][i : i + 1]}, 2, "ref")
+        assert (alone[0] == whole[0][i]).all()
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize("op", ["Add", "Mul"])
+@pytest.mark.parametrize("a, b", [((2, 3, 5, 6), (2, 3, 1, 1)), ((2, 3, 5, 6), (1, 1, 5, 6)), ((4, 1, 7), (1, 3, 7)), ((2, 1), (1, 1500)), ((5, 6), (1, 1)),
+                                  ((2, 3, 1, 6), (2, 1, 5, 1))])
+def test_quantized_pairs_that_broadcast(churon, tmp_path, op, kind, a, b):
+    n = Quantized()
+    x, z = n.through(n.input(*a), 0.0213, kind=kind), n.through(n.input(*b), 0.0147, kind=kind)
+    y = n.through(n.op(op, x, z), 0.0213, kind=kind, zero=100 if kind is np.uint8 else -5)
+    assert steps(churon, tmp_path, n, y, 0.0213) == {f"QLinear{op}": 1, "QuantizeLinear": 2, "DequantizeLinear": 1}
+
+
+def test_a_gate_of_channels_on_quantized_images(churon, tmp_path):
+    n = Quantized()
+    x = conv8(n, n.through(n.input(2, 8, 9, 7), 0.0213), 8, 24)
+    gate = n.through(n.op("GlobalAveragePool", x), 0.0213)
+    gate = n.through(n.op("Sigmoid", conv8(n, gate, 24, 24, kernel=1)), 0.004, zero=0)
+    y = n.through(n.op("Mul", x, gate), 0.0317, zero=128)
+    got = steps(churon, tmp_path, n, y, 0.0317)
+    assert got == {"QuantizedConv": 2, "QuantizedPool": 1, "Table": 1, "QLinearMul": 1, **TURNS, **ENDS}

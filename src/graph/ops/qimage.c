@@ -93,7 +93,8 @@ static status convolve(op_run *r, const qconv *c, const tensor *add, uint8_t *y,
                            .out = y,
                            .batch = (size_t)x->dims[0],
                            .add = add ? add->data : NULL,
-                           .pair = st->pair},
+                           .pair = st->pair,
+                           .stop = run_stop(r)},
                    .k = run_kernels(r)};
     w.units = qconv_units(c, w.job.batch);
     w.scratch_bytes = qconv_scratch(c);

@@ -203,13 +203,77 @@ static void requantize_row(const requantize_job *j, const float *scale, size_t r
                      j->is_signed ? 127 : 255, j->y + row * n);
 }
 
+static void flip_part(void *ctx, size_t m0, size_t m1, size_t j0, size_t j1) {
+    const qgemm *g = ctx;
+    for (size_t i = m0; i < m1; i++) {
+        uint8_t *row = g->bytes + i * g->c_row;
+        for (size_t j = j0; j < j1; j++) row[j] ^= 0x80;
+    }
+}
+
+/* B packed and the same for every batch, one scale and zero point of A: sums go to 8 bits where they are
+ * made. */
+static bool goes_to_bytes(const int_product *p, const float *sa, const float *scale) {
+    if (p->ob.rank != 0 || !p->packed || !p->packed->memory || p->m == 0 || p->n == 0 || p->k == 0)
+        return false;
+    for (size_t i = 1; i < p->m; i++) {
+        if (sa[i] != sa[0] || p->a_zero[i] != p->a_zero[0]) return false;
+    }
+    for (size_t j = 0; j < p->n; j++) {
+        if (!(fabsf(scale[j]) <= 0x1p80f)) return false;
+    }
+    return true;
+}
+
+static status product_to_bytes(op_run *r, const int_product *p, const float *scale, int32_t zy, tensor *y,
+                               error *err) {
+    const bool a_signed = p->a->type == ELEM_I8, y_signed = y->type == ELEM_I8;
+    const size_t m = p->m * p->walk.count, columns = qgemm_panels(p->n) * QGEMM_PANEL;
+    const int32_t a_zero = p->a_zero[0] + (a_signed ? 128 : 0), move = p->packed->is_signed ? 0 : 128;
+    void *memory;
+    TRY(run_scratch(r, (2 * m + 3 * columns) * sizeof(int32_t), &memory, err));
+    int32_t *zeros = memory, *rest = zeros + m, *offset = rest + m, *b_zero = offset + columns, any = 0;
+    float *scales = (float *)(void *)(b_zero + columns);
+    for (size_t i = 0; i < m; i++) zeros[i] = a_zero;
+    for (size_t j = 0; j < columns; j++) {
+        const bool there = j < p->n;
+        offset[j] = there ? (int32_t)(0u - (uint32_t)a_zero * (uint32_t)p->packed->sums[j]) : 0;
+        any |= b_zero[j] = there ? p->b_zero[j] - move : 0;
+        scales[j] = there ? scale[j] : 0.0f;
+    }
+    qgemm g = {.n = p->n,
+               .k = p->k,
+               .a = p->a->data,
+               .a_row = (size_t)p->oa.row_stride,
+               .b = p->packed->b,
+               .b_zero = any ? b_zero : NULL,
+               .a_rest = rest,
+               .bytes = y->data,
+               .offset = offset,
+               .y_zero = (uint8_t)(zy + (y_signed ? 128 : 0)),
+               .y_high = 255,
+               .c_row = p->n,
+               .b_scale = scales};
+    if (a_signed || p->k % QGEMM_QUAD != 0) {
+        TRY(run_scratch(r, m * qgemm_padded(p->k), &memory, err));
+        qgemm_rows(p->a->data, a_signed, g.a_row, m, p->k, memory);
+        g.a = memory;
+        g.a_row = qgemm_padded(p->k);
+    }
+    if (any) qgemm_rest(g.a, g.a_row, m, p->k, zeros, rest);
+    gemm_int_share(r, &g, m, y_signed ? flip_part : NULL, &g);
+    return CHURON_OK;
+}
+
 static status qlinear_matmul_run(op_run *r, error *err) {
     tensor *y;
     TRY(run_out(r, 0, &y, err));
     int_product p = {.a = run_in(r, 0), .b = run_in(r, 3), .packed = run_state(r)};
     if (!((ELEM_BIT(p.a->type) & NN_I8) && (ELEM_BIT(p.b->type) & NN_I8) && (ELEM_BIT(y->type) & NN_I8)))
         return qlinear_matmul_float(r, y, err);
-    TRY(int_product_run(r, &p, 2, 5, err));
+    int32_t unread; /* sums get their memory below */
+    p.sums = &unread;
+    TRY(product_setup(r, &p, 2, 5, err));
     float *sa, *sb, sy = 1;
     int32_t zy = 0;
     TRY(quant_scales(r, 1, p.m, "a_scale", &sa, err));
@@ -217,11 +281,17 @@ static status qlinear_matmul_run(op_run *r, error *err) {
     TRY(quant_scalar(r, 6, 7, "y_scale, y_zero_point", &sy, &zy, err));
     void *memory;
     TRY(run_scratch(r, (p.n + 1) * sizeof(float), &memory, err));
+    float *of_columns = memory;
+    for (size_t c = 0; p.m && c < p.n; c++) of_columns[c] = sa[0] * sb[c] / sy;
+    if (goes_to_bytes(&p, sa, of_columns)) return product_to_bytes(r, &p, of_columns, zy, y, err);
+    TRY(run_scratch(r, (p.walk.count * p.m * p.n + 1) * sizeof(int32_t), &memory, err));
+    p.sums = memory;
+    TRY(product_run(r, &p, err));
     requantize_job j = {
         .k = run_kernels(r), .p = &p, .y = y->data, .zero = zy, .is_signed = y->type == ELEM_I8};
-    float *scale = memory;
+    float *scale = of_columns;
     for (size_t i = 0; i < p.m && p.n; i++) { /* row i of every batch has one scale of A */
-        if (i == 0 || sa[i] != sa[i - 1])
+        if (i > 0 && sa[i] != sa[i - 1])
             for (size_t c = 0; c < p.n; c++) scale[c] = sa[i] * sb[c] / sy;
         for (size_t batch = 0; batch < p.walk.count; batch++) requantize_row(&j, scale, batch * p.m + i);
     }

@@ -11,7 +11,11 @@
 
 #include <string.h>
 
-enum { CODES = 256, MOST_VALUES = 1 << 21, MOST_CONSTANT = 1 << 16 };
+enum {
+    CODES = 256,
+    MOST_VALUES = 1 << 19,
+    MOST_CONSTANT = 1 << 13
+}; /* of a value; larger ones are computed */
 
 /* What is known of a value: its numbers for every code of `root`, [256, .., channels or 1, ..]; or, without a
  * root, that it is this constant. */
