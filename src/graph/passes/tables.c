@@ -112,19 +112,16 @@ static bool fits(const ir_value *root, const tensor *t) {
     return true;
 }
 
-/* One channel's numbers for all channels. */
-static status widen(const ir_value *root, tensor *t, error *err) {
+/* A copy with one channel's numbers for all channels. */
+static status widen(const ir_value *root, const tensor *t, tensor *out, error *err) {
     const size_t axis = channel_axis(root), bytes = elem_describe(t->type)->bytes;
-    if (t->dims[axis] != 1 || !dim_known(root->dims[axis])) return CHURON_OK;
     int64_t dims[TENSOR_MAX_RANK];
     memcpy(dims, t->dims, t->rank * sizeof *dims);
-    const size_t n = (size_t)(dims[axis] = root->dims[axis]);
-    tensor wide;
-    TRY(tensor_alloc(&wide, t->type, t->rank, dims, err));
-    for (size_t i = 0; i < wide.count; i++)
-        memcpy((char *)wide.data + i * bytes, (const char *)t->data + i / n * bytes, bytes);
-    tensor_free(t);
-    *t = wide;
+    if (dims[axis] == 1 && dim_known(root->dims[axis])) dims[axis] = root->dims[axis];
+    TRY(tensor_alloc(out, t->type, t->rank, dims, err));
+    const size_t n = t->count ? out->count / t->count : 1;
+    for (size_t i = 0; i < out->count; i++)
+        memcpy((char *)out->data + i * bytes, (const char *)t->data + i / n * bytes, bytes);
     return CHURON_OK;
 }
 
@@ -215,13 +212,18 @@ static status learn(tables *s, op_node *n, error *err) {
     const bool dequantizes = strcmp(n->op, "DequantizeLinear") == 0;
     if (root && (dequantizes || strcmp(n->op, "QuantizeLinear") == 0) && !one_scale(n)) return CHURON_OK;
     if (root && !value_same_shape(root, y)) return CHURON_OK;
-    if (root && node_is(n, "BatchNormalization")) {
-        if (!in[0]) return CHURON_OK;
-        TRY(widen(root, &in[0]->t, err));
-    }
     tensor out = {0};
+    known wide = {0}, *const first = in[0];
     bool computed;
-    TRY(evaluate(s, n, in, &out, &computed, err));
+    if (root && node_is(n, "BatchNormalization")) {
+        if (!first) return CHURON_OK;
+        TRY(widen(root, &first->t, &wide.t, err));
+        in[0] = &wide;
+    }
+    const status made = evaluate(s, n, in, &out, &computed, err);
+    tensor_free(&wide.t);
+    in[0] = first;
+    TRY(made);
     if (!computed) return CHURON_OK;
     const size_t most = root ? MOST_VALUES : MOST_CONSTANT;
     if (out.count > most || (root && !fits(root, &out))) {
@@ -230,8 +232,8 @@ static status learn(tables *s, op_node *n, error *err) {
     }
     s->of[y->slot] = (known){.root = root, .t = out, .steps = steps + 1};
     for (size_t i = 0; i < n->n_inputs; i++) {
-        if (in[i] && in[i]->root && n->inputs[i] != root && rewrite_only_reader(s->w, n->inputs[i]) == n)
-            forget(in[i]);
+        const bool stays = !in[i] || !in[i]->root || is_8_bit(n->inputs[i]); /* may become a table yet */
+        if (!stays && rewrite_only_reader(s->w, n->inputs[i]) == n) forget(in[i]);
     }
     return CHURON_OK;
 }
@@ -266,12 +268,10 @@ static bool is_identity(const qimage_table *st, const ir_value *root) {
 }
 
 static status replace(tables *s, op_node *n, error *err) {
-    ir_value *y = n->outputs[0];
-    known *k = &s->of[y->slot];
-    ir_value *root = k->root;
-    if (!root || root == y || k->steps == 0 || !is_8_bit(y)) return CHURON_OK;
+    ir_value *y = n->outputs[0], *root = s->of[y->slot].root;
     qimage_table *st = NULL;
-    TRY(make_state(root, &k->t, &st, err));
+    TRY(make_state(root, &s->of[y->slot].t, &st, err));
+    forget(&s->of[y->slot]);
     if (is_identity(st, root) && !y->is_output) {
         qimage_table_free(st);
         rewrite_replace(s->w, y, root);
@@ -282,6 +282,45 @@ static status replace(tables *s, op_node *n, error *err) {
     return CHURON_OK;
 }
 
+static bool ends_chain(const tables *s, const op_node *n) {
+    const ir_value *y = n->outputs[0];
+    if (!y || y->slot >= s->w->n_values || !is_8_bit(y)) return false;
+    const known *k = &s->of[y->slot];
+    return k->root && k->root != y && k->steps > 0;
+}
+
+static void need_inputs(const op_node *n, bool *needed) {
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        if (n->inputs[i]) needed[n->inputs[i]->slot] = true;
+    }
+    for (size_t b = 0; b < n->n_bodies; b++) {
+        for (size_t i = 0; i < n->bodies[b]->n_captures; i++)
+            needed[n->bodies[b]->captures[i].outer->slot] = true;
+    }
+}
+
+/* From the last node to the first: a chain's end that somebody needs becomes a table, and what lies within
+ * the chain is needed by nobody. */
+static status settle(tables *s, bool *needed, error *err) {
+    ir_graph *g = s->w->g;
+    for (size_t i = g->n_nodes; i-- > 0;) {
+        op_node *n = g->nodes[i];
+        bool live = n->n_outputs == 0;
+        for (size_t k = 0; k < n->n_outputs; k++) {
+            const ir_value *y = n->outputs[k];
+            live = live || (y && (y->is_output || needed[y->slot]));
+        }
+        if (!live || rewrite_removed(n)) continue;
+        if (!ends_chain(s, n)) {
+            need_inputs(n, needed);
+            continue;
+        }
+        needed[s->of[n->outputs[0]->slot].root->slot] = true;
+        TRY(replace(s, n, err));
+    }
+    return CHURON_OK;
+}
+
 static status walk(tables *s, error *err) {
     ir_graph *g = s->w->g;
     for (size_t i = 0; i < g->n_inputs; i++) TRY(begin(s, g->inputs[i], err));
@@ -289,11 +328,13 @@ static status walk(tables *s, error *err) {
         op_node *n = g->nodes[i];
         if (rewrite_removed(n) || n->n_outputs == 0) continue;
         TRY(learn(s, n, err));
-        if (n->outputs[0] && n->outputs[0]->slot < s->w->n_values && s->of[n->outputs[0]->slot].root)
-            TRY(replace(s, n, err));
         for (size_t k = 0; k < n->n_outputs; k++) TRY(begin(s, n->outputs[k], err));
     }
-    return CHURON_OK;
+    bool *needed = mem_calloc(s->w->n_values + 1, sizeof *needed);
+    if (!needed) return ir_no_memory(err);
+    const status st = settle(s, needed, err);
+    mem_free(needed);
+    return st;
 }
 
 static status sweep(rewriter *w, error *err) {
