@@ -53,6 +53,11 @@ static file_kind kind_of_model(const char *model) {
         kind = kind_of(model);
     } else if (strlen(model) < 256 && store_resolve(model, &path, NULL) == CHURON_OK) {
         kind = kind_of(str_cstr(&path));
+    } else if (ends_with(model,
+                         ".onnx")) { /* nothing of that name: the command that it is meant for says so */
+        kind = KIND_ONNX;
+    } else if (ends_with(model, ".churon")) {
+        kind = KIND_BUNDLE;
     }
     str_free(&path);
     return kind;

@@ -39,6 +39,13 @@ typedef struct importer {
     size_t n_missing; /* nodes whose operator is not in the table */
 } importer;
 
+/* What messages call a node: its name, else its first output's, else its operator's. */
+static inline const char *import_shown(const onnx_node *node) {
+    const char *name = node->name;
+    for (size_t i = 0; !name[0] && i < node->n_outputs; i++) name = node->outputs[i];
+    return name[0] ? name : node->op;
+}
+
 /* import_graph.c */
 MUST_USE status import_graph(importer *im, const onnx_graph *source, scope *s, error *err);
 /* A body of a node of `parent`; names that it does not define itself are looked up in `outer`. */

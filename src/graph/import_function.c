@@ -46,22 +46,22 @@ status import_attrs(importer *im, const onnx_node *node, scope *s, call_attr **o
         call_attr resolved = {.name = a->name, .attr = a, .where = s};
         for (size_t k = 0; k < *n; k++) {
             if (strcmp((*out)[k].name, a->name) == 0) {
-                ir_fault(im->program, "node '%s' (%s): attribute '%s' is there twice", node->name, node->op,
-                         a->name);
+                ir_fault(im->program, "node '%s' (%s): attribute '%s' is there twice", import_shown(node),
+                         node->op, a->name);
             }
         }
         if (a->reference && a->reference[0]) {
             if (!s->call) {
                 ir_fault(im->program,
                          "node '%s' (%s): attribute '%s' refers to '%s' of a function, but stands in none",
-                         node->name, node->op, a->name, a->reference);
+                         import_shown(node), node->op, a->name, a->reference);
                 continue;
             }
             const call_attr *given = referenced(s->call, a->reference);
             if (!given) continue;
             if (a->type != 0 && given->attr->type != a->type) {
                 ir_fault(im->program, "node '%s' (%s): attribute '%s' refers to '%s', which has another type",
-                         node->name, node->op, a->name, a->reference);
+                         import_shown(node), node->op, a->name, a->reference);
                 continue;
             }
             resolved.attr = given->attr;
@@ -88,7 +88,7 @@ static status call_attributes(importer *im, const onnx_node *node, const onnx_fu
         for (size_t k = 0; !known && k < f->n_attributes; k++)
             known = strcmp(f->attributes[k], given[i].name) == 0;
         if (!known) {
-            ir_fault(im->program, "node '%s': function %s has no attribute '%s'", node->name, f->name,
+            ir_fault(im->program, "node '%s': function %s has no attribute '%s'", import_shown(node), f->name,
                      given[i].name);
         }
     }
@@ -103,8 +103,8 @@ static status bind_inputs(importer *im, const onnx_node *node, const onnx_functi
                           scope *inner, error *err) {
     if (node->n_inputs > f->n_inputs || node->n_outputs > f->n_outputs) {
         ir_fault(im->program,
-                 "node '%s': function %s takes %zu inputs and gives %zu outputs, got %zu and %zu", node->name,
-                 f->name, f->n_inputs, f->n_outputs, node->n_inputs, node->n_outputs);
+                 "node '%s': function %s takes %zu inputs and gives %zu outputs, got %zu and %zu",
+                 import_shown(node), f->name, f->n_inputs, f->n_outputs, node->n_inputs, node->n_outputs);
         return CHURON_OK;
     }
     for (size_t i = 0; i < node->n_inputs; i++) {
@@ -113,7 +113,7 @@ static status bind_inputs(importer *im, const onnx_node *node, const onnx_functi
         TRY(import_lookup(outer, node->inputs[i], &v, err));
         if (!v) {
             if (!import_is_formal(outer->call, node->inputs[i])) {
-                ir_fault(im->program, "node '%s' (%s): input %zu '%s' is made by no node", node->name,
+                ir_fault(im->program, "node '%s' (%s): input %zu '%s' is made by no node", import_shown(node),
                          node->op, i, node->inputs[i]);
             }
             continue;
@@ -173,7 +173,7 @@ static status check_call(const onnx_node *node, const onnx_function *f, const sc
     for (const call *c = s->call; c; c = c->outer) {
         if (c->function == f) {
             return error_set(err, CHURON_CORRUPT, "function %s of '%s' calls itself, by node '%s'", f->name,
-                             f->domain, node->name);
+                             f->domain, import_shown(node));
         }
     }
     if (s->depth >= IR_MAX_DEPTH) {
@@ -187,7 +187,7 @@ static status check_call(const onnx_node *node, const onnx_function *f, const sc
 status import_call(importer *im, const onnx_node *node, const onnx_function *f, scope *s, error *err) {
     TRY(check_call(node, f, s, err));
     call c = {.outer = s->call, .function = f};
-    const char *name = node->name[0] ? node->name : node->n_outputs ? node->outputs[0] : f->name;
+    const char *name = import_shown(node);
     scope inner = {.graph = s->graph,
                    .call = &c,
                    .prefix = arena_printf(&im->program->memory, "%s%s/", s->prefix, name),

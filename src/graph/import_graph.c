@@ -177,8 +177,8 @@ static status declare_outputs(importer *im, const onnx_node *node, scope *s, err
         if (!name[0]) continue;
         ir_value *v = own_value(s, name);
         if (v) {
-            ir_fault(im->program, "value '%s' is made twice, the second time by %s '%s'", name, node->op,
-                     node->name);
+            ir_fault(im->program, "value '%s' is made twice, the second time by node '%s' (%s)", name,
+                     import_shown(node), node->op);
             continue;
         }
         TRY(declare(s, name, &v, err));

@@ -86,9 +86,7 @@ static status import_node_attrs(importer *im, const onnx_node *node, op_node *n,
 }
 
 static const char *node_name(importer *im, const onnx_node *node, const scope *s) {
-    const char *name = node->name;
-    for (size_t i = 0; !name[0] && i < node->n_outputs; i++) name = node->outputs[i];
-    if (!name[0]) name = node->op;
+    const char *name = import_shown(node);
     return s->prefix[0] ? arena_printf(&im->program->memory, "%s%s", s->prefix, name) : name;
 }
 

@@ -323,6 +323,23 @@ def test_files_that_are_no_models_are_told_what_they_are(churon, tmp_path, conte
             assert name in told and (seems in told or (name == "m.bin" and not content)), (command, told)
 
 
+def test_a_file_that_is_not_there_is_said_not_to_be(churon, two):
+    for command in (["run", "nosuch.onnx", "--record", "{}"], ["inspect", "nosuch.onnx", "--passes"], ["verify", "nosuch.onnx", "--nodes"],
+                    ["bench", "nosuch.onnx", "--batch", "2"], ["serve", two, "nosuch.onnx"], ["verify", two, "--against", "nosuch.onnx"],
+                    ["run", "nosuch.churon", "--record", "{}"]):
+        told = run(churon, *command, ok=0 if command[1:] == ["nosuch.onnx", "--passes"] else 1, text=True)
+        assert "nosuch" in told or "--passes" in command, told
+
+
+def test_nodes_without_a_name_are_called_by_what_they_make(churon, tmp_path):
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "xy")
+    for nodes, part in [([helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Relu", ["x"], ["y"])], "the second time by node 'y' (Relu)"),
+                        ([helper.make_node("Relu", ["z"], ["y"])], "node 'y' (Relu): input 0 'z' is made by no node"),
+                        ([helper.make_node("Frobnicate", ["x"], ["y"])], "at 'y'")]:
+        told = run(churon, "run", save(tmp_path / "m.onnx", nodes, [x], [y]), "--record", '{"x": [1]}', ok=1)
+        assert part in told and "''" not in told, told
+
+
 def test_what_numpy_writes_is_read_and_else_nothing(churon, tmp_path):
     m, s = identity(tmp_path / "m.onnx", TensorProto.FLOAT), identity(tmp_path / "s.onnx", TensorProto.STRING)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
