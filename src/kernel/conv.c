@@ -182,6 +182,15 @@ static void cut_image(const conv *c, conv_cut *t) {
     t->strip_floats = (t->strip_h * t->strip_w * depth(c, t) + 15) / 16 * 16;
 }
 
+/* Of one strip of rows up to `most`: where there are few panels, their weights may be read again. */
+static void shorten(const conv *c, conv_cut *t, size_t most) {
+    if (t->strips != 1) return;
+    t->rows = div_up(c->out_h, smaller(most, c->out_h));
+    t->strips = div_up(c->out_h, t->rows);
+    t->strip_h = input_rows(c, t->rows);
+    t->strip_floats = (t->strip_h * t->strip_w * depth(c, t) + 15) / 16 * 16;
+}
+
 /* Channels of a run: whole blocks; or fewer, where blocks are not filled by a window's channels, so that the
  * others cost nothing. */
 static size_t run_of(const conv *c, size_t blocks) {
@@ -254,6 +263,7 @@ static conv_cut cut_of(const conv *c) {
     }
     const size_t units = t.strips * t.column_strips * t.groups;
     if (t.parts * units < LEAST_UNITS) t.parts = smaller(div_up(LEAST_UNITS, units), div_up(t.panels, 2));
+    if (t.parts * units < LEAST_UNITS && !t.direct) shorten(c, &t, div_up(LEAST_UNITS, t.parts * units));
     return t;
 }
 

@@ -48,9 +48,13 @@ static wino_cut cut_of(const conv *c) {
     t.groups = div_up(t.patches, most);
     t.group = div_up(t.patches, t.groups);
     t.groups = div_up(t.patches, t.group);
-    t.point = t.group * t.a_row;
     t.pairs = div_up(t.panels, TOGETHER);
     t.parts = t.groups < LEAST_UNITS ? smaller(div_up(LEAST_UNITS, t.groups), t.pairs) : 1;
+    if (2 * t.groups * t.parts < LEAST_UNITS && t.patches >= LEAST_PATCHES) { /* an even number, one tile high */
+        t.group = div_up(t.patches, 2 * div_up(t.patches, 2 * LEAST_PATCHES));
+        t.groups = div_up(t.patches, t.group);
+    }
+    t.point = t.group * t.a_row;
     return t;
 }
 
