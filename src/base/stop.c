@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-void stop_init(stop_flag *s, double deadline, const atomic_bool *cancel) {
-    s->started = clock_seconds();
+void stop_init(stop_flag *s, double started, double deadline, const atomic_bool *cancel) {
+    s->started = started;
     s->deadline = deadline;
     s->cancel = cancel;
     atomic_init(&s->seen, false);

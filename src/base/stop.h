@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 typedef struct stop_flag {
     double started, deadline;  /* clock_seconds(); deadline 0: none */
@@ -20,12 +21,17 @@ typedef struct stop_flag {
     atomic_bool seen;
 } stop_flag;
 
-/* From now on. */
-void stop_init(stop_flag *s, double deadline, const atomic_bool *cancel);
+/* started: clock_seconds() of the begin, which may lie back. */
+void stop_init(stop_flag *s, double started, double deadline, const atomic_bool *cancel);
 
 bool stop_ask(stop_flag *s);
 static inline bool stop_now(stop_flag *s) {
     return s && stop_ask(s);
+}
+
+/* For loops of cheap steps: asks at the last of every `every` (a power of two), short loops never. */
+static inline bool stop_at(stop_flag *s, size_t step, size_t every) {
+    return s && ((step + 1) & (every - 1)) == 0 && stop_ask(s);
 }
 
 /* The answer was true at least once. */

@@ -56,10 +56,10 @@ void exec_scratch_release(exec *x, exec_mark m) {
 
 /* ---- what a run holds ------------------------------------------------------------------------------- */
 
-/* Bytes that a value holds by itself; elements of lists are counted, the list is not. */
+/* Bytes that a value holds by itself. */
 static uint64_t value_bytes(const value *v) {
-    if (v->kind == VALUE_TENSOR) return v->t.storage ? tensor_bytes(&v->t) : 0;
-    uint64_t sum = 0;
+    if (v->kind == VALUE_TENSOR) return v->t.storage ? tensor_held_bytes(&v->t) : 0;
+    uint64_t sum = (uint64_t)value_n_items(v) * EXEC_ITEM_BYTES;
     for (size_t i = 0; i < value_n_items(v); i++) sum += value_bytes(value_item(v, i));
     return sum;
 }
@@ -71,6 +71,20 @@ void exec_set(exec *x, exec_frame *f, int32_t slot, value v) {
     f->charged[slot] = value_bytes(&v);
     x->live += f->charged[slot];
     if (x->live > x->peak) x->peak = x->live;
+}
+
+/* Strings got their contents after they were counted. */
+static void count_again(exec *x, exec_frame *f, const exec_step *step) {
+    for (uint32_t i = 0; i < step->n_out; i++) {
+        const int32_t slot = step->out[i];
+        if (slot == IR_NO_SLOT) continue;
+        const value *v = &f->slots[slot];
+        if (v->kind != VALUE_TENSOR || v->t.type != ELEM_STRING) continue;
+        x->live -= f->charged[slot];
+        f->charged[slot] = value_bytes(v);
+        x->live += f->charged[slot];
+        if (x->live > x->peak) x->peak = x->live;
+    }
 }
 
 static void clear_slot(exec *x, exec_frame *f, int32_t slot) {
@@ -206,6 +220,12 @@ static tensor *preset_output(const op_run *r, int32_t slot, elem type, size_t ra
     return same ? t : NULL;
 }
 
+static void limit_strings(const exec *x, tensor *t) {
+    if (t->type != ELEM_STRING || !x->limit) return;
+    const uint64_t held = x->live + tensor_bytes(t);
+    tensor_string_limit(t, held < x->limit ? (size_t)(x->limit - held) : 0);
+}
+
 status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t *dims, tensor **out,
                       error *err) {
     *out = NULL;
@@ -232,6 +252,7 @@ status run_out_shaped(op_run *r, size_t i, elem type, size_t rank, const int64_t
         TRY(check_limit(r->x, r->node, count * elem_describe(type)->bytes, err));
         st = tensor_alloc(&t, type, rank, dims, &e);
         if (st != CHURON_OK) return op_error(r->node, err, st, "%s", e.message);
+        limit_strings(r->x, &t);
     }
     exec_set(r->x, r->frame, slot, value_of_tensor(t));
     *out = &r->frame->slots[slot].t;
@@ -247,6 +268,7 @@ static status out_of_fixed_shape(op_run *r, size_t i, tensor **out, error *err) 
     TRY(check_limit(r->x, r->node, tensor_bytes(shape), err));
     status st = tensor_alloc(&t, shape->type, shape->rank, shape->dims, &e);
     if (st != CHURON_OK) return op_error(r->node, err, st, "%s", e.message);
+    limit_strings(r->x, &t);
     exec_set(r->x, r->frame, slot, value_of_tensor(t));
     *out = &r->frame->slots[slot].t;
     return CHURON_OK;
@@ -301,9 +323,19 @@ status run_check(op_run *r, error *err) {
     return st == CHURON_OK ? st : op_error(r->node, err, st, "%s", e.message);
 }
 
-/* What a node that was asked to leave has computed, or says to be wrong, does not count. */
+/* What a node that was asked to leave has computed, or says to be wrong, does not count; nor does what it
+ * finished too late. */
 static status outcome(op_run *r, status st, error *err) {
-    return stop_seen(r->x->stop) ? run_check(r, err) : st;
+    if (stop_now(r->x->stop)) return run_check(r, err);
+    if (st == CHURON_OK) {
+        count_again(r->x, r->frame, r->step);
+        return check_limit(r->x, r->node, 0, err); /* lists are counted when they are there */
+    }
+    if (err && strncmp(err->message, "node '", 6) != 0) { /* from below, where nodes have no names */
+        const error e = *err;
+        return op_error(r->node, err, st, "%s", e.message);
+    }
+    return st;
 }
 
 /* ---- threads ---------------------------------------------------------------------------------------- */

@@ -76,6 +76,8 @@ MUST_USE status exec_choose(exec *x, const ir_graph *g, const bool *wanted, erro
 /* Computes one node whose inputs are all constant; outputs [n_outputs] are the caller's to free. What has no
  * storage lives as long as the program. */
 MUST_USE status exec_constant_node(exec *x, op_node *n, tensor *outputs, error *err);
+/* Of a tensor of its own, or an item of a list, beside its elements. */
+enum { EXEC_ITEM_BYTES = 256 };
 /* Counts bytes that an operator holds itself; given back with exec_uncharge. CHURON_LIMIT if too many. */
 MUST_USE status exec_charge(const op_run *r, uint64_t bytes, error *err);
 void exec_uncharge(const op_run *r, uint64_t bytes);

@@ -5,6 +5,7 @@
 #include "graph/providers/provider.h"
 #include "graph/weights.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -62,8 +63,9 @@ static status load(graph *g, const onnx_model *m, const graph_options *o, bool s
     return port_types(g, p->main->outputs, p->main->n_outputs, &g->output_types, err);
 }
 
-/* `spend`: the model is read from a file and serves this graph alone. */
-static status make(graph **out, const onnx_model *m, const graph_options *o, bool spend, error *err) {
+/* `spend`: the model is read from a file and serves this graph alone. started: of the loading. */
+static status make(graph **out, const onnx_model *m, const graph_options *o, bool spend, double started,
+                   error *err) {
     graph_options full = o ? *o : (graph_options){0};
     *out = NULL;
     graph *g = mem_calloc(1, sizeof *g);
@@ -78,7 +80,7 @@ static status make(graph **out, const onnx_model *m, const graph_options *o, boo
     g->program.seed = full.seed;
     stop_flag limit;
     if (full.deadline != 0 || full.cancel) {
-        stop_init(&limit, full.deadline, full.cancel);
+        stop_init(&limit, started, full.deadline, full.cancel);
         g->program.stop = &limit;
     }
     g->described = full.describe_only;
@@ -94,14 +96,15 @@ static status make(graph **out, const onnx_model *m, const graph_options *o, boo
 }
 
 status graph_from_onnx(graph **out, const onnx_model *m, const graph_options *o, error *err) {
-    return make(out, m, o, false, err);
+    return make(out, m, o, false, clock_seconds(), err);
 }
 
 status graph_open(graph **out, const char *path, const graph_options *o, error *err) {
+    const double started = clock_seconds();
     *out = NULL;
     onnx_model *m;
     TRY(onnx_open(&m, path, err));
-    status st = make(out, m, o, true, err);
+    status st = make(out, m, o, true, started, err);
     if (st != CHURON_OK) {
         onnx_close(m);
         return st;
@@ -366,7 +369,7 @@ status graph_run(graph_session *s, const value *inputs, value *outputs, const gr
     x->options = o;
     x->stop = NULL;
     if (o && (o->deadline != 0 || o->cancel)) {
-        stop_init(&s->stop, o->deadline, o->cancel);
+        stop_init(&s->stop, clock_seconds(), o->deadline, o->cancel);
         x->stop = &s->stop;
     }
     TRY(exec_choose(x, g, o ? o->wanted : NULL, err));

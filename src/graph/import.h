@@ -59,7 +59,9 @@ MUST_USE status import_lookup(scope *s, const char *name, ir_value **out, error 
 /* import_node.c */
 MUST_USE status import_node(importer *im, const onnx_node *node, scope *s, error *err);
 /* import_function.c */
-const onnx_function *import_find_function(const importer *im, const onnx_node *node);
+/* *out NULL: the node is none of a function. */
+MUST_USE status import_find_function(const importer *im, const onnx_node *node, const onnx_function **out,
+                                     error *err);
 /* An input of the function (that a call may leave out, so that nothing makes it). c may be NULL. */
 bool import_is_formal(const call *c, const char *name);
 MUST_USE status import_call(importer *im, const onnx_node *node, const onnx_function *f, scope *s,

@@ -147,7 +147,8 @@ static status count_nodes(const counter *c, const onnx_node *nodes, size_t n, co
                           error *err) {
     TRY(add(p, n < IR_MAX_NODES ? n : IR_MAX_NODES + 1, sum, err));
     for (size_t i = 0; i < n; i++) {
-        const onnx_function *f = import_find_function(c->im, &nodes[i]);
+        const onnx_function *f;
+        TRY(import_find_function(c->im, &nodes[i], &f, err));
         if (f) {
             TRY(count_call(c, &nodes[i], f, p, sum, err));
             continue;

@@ -6,13 +6,16 @@
 
 #include <string.h>
 
-const onnx_function *import_find_function(const importer *im, const onnx_node *node) {
-    if (im->functions.n == 0) return NULL;
+status import_find_function(const importer *im, const onnx_node *node, const onnx_function **out,
+                            error *err) {
+    *out = NULL;
+    if (im->functions.n == 0) return CHURON_OK;
     str key = {0};
     str_fmt(&key, "%s\x1f%s\x1f%s", node->domain, node->op, node->overload);
-    const onnx_function *f = key.failed ? NULL : names_get(&im->functions, key.data, key.len);
+    const status st = str_check(&key, err);
+    if (st == CHURON_OK) *out = names_get(&im->functions, key.data, key.len);
     str_free(&key);
-    return f;
+    return st;
 }
 
 bool import_is_formal(const call *c, const char *name) {

@@ -189,7 +189,8 @@ static status declare_outputs(importer *im, const onnx_node *node, scope *s, err
 status import_nodes(importer *im, const onnx_node *nodes, size_t n, scope *s, error *err) {
     for (size_t i = 0; i < n; i++) TRY(declare_outputs(im, &nodes[i], s, err));
     for (size_t i = 0; i < n; i++) {
-        const onnx_function *f = import_find_function(im, &nodes[i]);
+        const onnx_function *f;
+        TRY(import_find_function(im, &nodes[i], &f, err));
         TRY(f ? import_call(im, &nodes[i], f, s, err) : import_node(im, &nodes[i], s, err));
     }
     return CHURON_OK;

@@ -19,6 +19,7 @@ typedef struct chunk {
 struct tensor_storage {
     atomic_size_t references;
     chunk *strings; /* newest first; only the owner of an unshared tensor adds */
+    size_t string_bytes, string_limit;
 };
 
 _Static_assert(sizeof(tensor_storage) <= ALIGNMENT, "the header fits before the elements");
@@ -50,7 +51,7 @@ status tensor_count(elem type, size_t rank, const int64_t *dims, size_t *count, 
             n *= (uint64_t)dims[i];
         }
     }
-    if (over && !empty) {
+    if (over) { /* of an empty tensor too: products of some of its dimensions stay in range */
         return error_set(err, CHURON_LIMIT, "%s: expected at most %" PRIu64 " elements of %s, got more", what,
                          limit, info->name);
     }
@@ -67,6 +68,8 @@ status tensor_alloc(tensor *out, elem type, size_t rank, const int64_t *dims, er
     if (!s) return error_no_memory(err, "tensor", bytes);
     atomic_init(&s->references, 1);
     s->strings = NULL;
+    s->string_bytes = 0;
+    s->string_limit = SIZE_MAX;
     *out = tensor_borrow(type, rank, dims, (char *)s + ALIGNMENT);
     out->storage = s;
     if (type == ELEM_STRING) {
@@ -138,19 +141,35 @@ status tensor_copy(tensor *out, const tensor *t, error *err) {
 }
 
 status tensor_string_bytes(tensor *t, size_t n, char **out, error *err) {
-    chunk *c = t->storage->strings;
+    tensor_storage *s = t->storage;
+    chunk *c = s->strings;
+    if (n > s->string_limit - s->string_bytes) {
+        return error_set(err, CHURON_LIMIT,
+                         "memory: expected at most %zu bytes of strings, got %zu and %zu more",
+                         s->string_limit, s->string_bytes, n);
+    }
     if (!c || n > c->size - c->used) {
         size_t size = c ? 2 * c->size : FIRST_CHUNK, bytes;
         if (size > LAST_CHUNK) size = LAST_CHUNK;
         if (size < n) size = n;
         c = size_add(size, sizeof *c, &bytes) ? mem_alloc(bytes) : NULL;
         if (!c) return error_no_memory(err, "strings", size);
-        *c = (chunk){.next = t->storage->strings, .size = size};
-        t->storage->strings = c;
+        *c = (chunk){.next = s->strings, .size = size};
+        s->strings = c;
     }
     *out = c->bytes + c->used;
     c->used += n;
+    s->string_bytes += n;
     return CHURON_OK;
+}
+
+void tensor_string_limit(tensor *t, size_t bytes) {
+    tensor_storage *s = t->storage;
+    s->string_limit = bytes > SIZE_MAX - s->string_bytes ? SIZE_MAX : s->string_bytes + bytes;
+}
+
+size_t tensor_held_bytes(const tensor *t) {
+    return tensor_bytes(t) + (t->storage ? t->storage->string_bytes : 0);
 }
 
 status tensor_string_set(tensor *t, size_t i, const char *bytes, size_t n, error *err) {

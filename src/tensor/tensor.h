@@ -31,7 +31,8 @@ typedef struct tensor {
     tensor_storage *storage;
 } tensor;
 
-/* Checks rank, dims (>= 0) and the product against TENSOR_MAX_BYTES; `what` names the tensor in the error. */
+/* Checks rank, dims (>= 0) and the product of those that are not 0 against TENSOR_MAX_BYTES; `what` names the
+ * tensor in the error. */
 MUST_USE status tensor_count(elem type, size_t rank, const int64_t *dims, size_t *count, const char *what,
                              error *err);
 /* A new tensor with storage of its own. Elements are not initialised (strings: empty). */
@@ -47,6 +48,11 @@ static inline size_t tensor_bytes(const tensor *t) {
 }
 /* Room for n bytes of string contents that lives as long as the storage of t (which was allocated here). */
 MUST_USE status tensor_string_bytes(tensor *t, size_t n, char **out, error *err);
+/* What contents of strings the storage may hold from now on; over it CHURON_LIMIT. Without: any. t was
+ * allocated here and is not shared. */
+void tensor_string_limit(tensor *t, size_t bytes);
+/* Bytes of its elements and, where it owns them, of the contents of strings. */
+size_t tensor_held_bytes(const tensor *t);
 /* Sets element i to a copy of the bytes. */
 MUST_USE status tensor_string_set(tensor *t, size_t i, const char *bytes, size_t n, error *err);
 

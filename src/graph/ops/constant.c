@@ -2,6 +2,7 @@
  * Constant, ConstantOfShape, Identity, Shape, Size. */
 #include "base/mem.h"
 #include "graph/ir.h"
+#include "graph/ops/move.h"
 #include "graph/ops/ops.h"
 
 #include <string.h>
@@ -130,18 +131,8 @@ static status fill_run(op_run *r, error *err) {
     tensor *out;
     TRY(run_out(r, 0, &out, err));
     const tensor *t = run_state(r);
-    size_t bytes = elem_describe(out->type)->bytes, total = tensor_bytes(out);
-    char *to = out->data;
-    if (!t) {
-        memset(to, 0, total);
-        return CHURON_OK;
-    }
-    if (total) memcpy(to, t->data, bytes);
-    for (size_t done = bytes; done < total;) { /* doubles what is there */
-        size_t more = total - done < done ? total - done : done;
-        memcpy(to + done, to, more);
-        done += more;
-    }
+    const float zero = 0;
+    move_fill_run(r, out->data, t ? t->data : &zero, out->count, elem_describe(out->type)->bytes);
     return CHURON_OK;
 }
 

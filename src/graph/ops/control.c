@@ -364,7 +364,7 @@ static status keep_item(loop_run_state *l, size_t list, const value *v, error *e
         items->items = more;
         items->cap = cap;
     }
-    uint64_t bytes = tensor_bytes(&v->t) + sizeof(tensor);
+    uint64_t bytes = tensor_held_bytes(&v->t) + EXEC_ITEM_BYTES;
     TRY(exec_charge(l->r, bytes, err));
     l->charged += bytes;
     items->items[items->n++] = tensor_share(&v->t);

@@ -41,23 +41,27 @@ static double conv_work(const conv_call *j) {
 }
 
 void conv_f64(op_run *r, conv_call *j) {
+    j->stop = run_stop(r);
     run_parallel(r, j->batch * j->out_channels, conv_work(j), conv_planes_f64, j);
 }
 
 void conv_u32(op_run *r, conv_call *j) {
+    j->stop = run_stop(r);
     run_parallel(r, j->batch * j->out_channels, conv_work(j), conv_planes_u32, j);
 }
 
 void conv_spread_f32(op_run *r, conv_call *j) {
+    j->stop = run_stop(r);
     run_parallel(r, j->batch * j->out_channels, conv_work(j), spread_planes_f32, j);
 }
 
 void conv_spread_f64(op_run *r, conv_call *j) {
+    j->stop = run_stop(r);
     run_parallel(r, j->batch * j->out_channels, conv_work(j), spread_planes_f64, j);
 }
 
 void conv_spread_plane(const geometry *g, const double *x, const double *w, double *y) {
-    spread_plane_f64(g, x, w, y);
+    spread_plane_f64(g, x, w, y, NULL);
 }
 
 /* ---- patches as packed columns ---------------------------------------------------------------------- */
@@ -214,6 +218,7 @@ status conv_f32(op_run *r, const conv_call *j, const gemm_epilogue *e, error *er
     if (outs == 0 || j->g.out_size == 0) return CHURON_OK;
     if (j->group_in > 1 || (j->group_in == 1 && j->group_out > 4)) return conv_by_product(r, j, e, err);
     conv_call job = *j;
+    job.stop = run_stop(r);
     run_parallel(r, outs, conv_work(j), conv_planes_f32, &job);
     finish_rows(e, NULL, outs, 0, (size_t)j->g.out_size, j->y, (size_t)j->g.out_size, 0);
     return CHURON_OK;

@@ -11,6 +11,7 @@ typedef struct conv_call {
     size_t batch, in_channels, out_channels, group_in, group_out; /* channels of a group */
     const void *x, *w, *bias;
     void *y;
+    stop_flag *stop; /* set by what runs it */
 } conv_call;
 
 /* Attributes and shape rule of Conv, ConvInteger, QLinearConv. */

@@ -245,6 +245,7 @@ static status col2im_run(op_run *r, error *err) {
     size_t planes = (size_t)(y->dims[0] * y->dims[1]);
     for (size_t p = 0; p < planes; p++)
         for (size_t t = 0; t < taps; t++) {
+            TRY(run_check(r, err));
             int64_t at[3] = {(int64_t)t / (size[1] * size[2]), (int64_t)t / size[2] % size[1],
                              (int64_t)t % size[2]};
             for (size_t i = 0; i < WINDOW_MAX; i++) one.pad[i] = g.pad[i] - at[i] * g.dilation[i];

@@ -19,6 +19,7 @@ typedef struct deform_job {
     geometry g;
     size_t in_channels, group_in, offset_groups;
     const void *x, *offset, *mask;
+    stop_flag *stop;
 } deform_job;
 
 #define REAL     float
@@ -90,7 +91,8 @@ static status deform_run(op_run *r, error *err) {
     void *to, *columns;
     const void *weights, *bias;
     TRY(real_out(r, 0, work, &y, &to, err));
-    deform_job j = {.in_channels = (size_t)x->dims[1],
+    deform_job j = {.stop = run_stop(r),
+                    .in_channels = (size_t)x->dims[1],
                     .group_in = (size_t)w->dims[1],
                     .offset_groups = (size_t)st->offset_group};
     TRY(real_in(r, 0, work, &j.x, err));

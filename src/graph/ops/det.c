@@ -45,7 +45,7 @@ static void swap_rows(double *m, size_t cols, size_t a, size_t b) {
     }
 }
 
-static double determinant(double *m, size_t n) { /* m is destroyed */
+static double determinant(double *m, size_t n, stop_flag *stop) { /* m is destroyed */
     double det = 1;
     for (size_t c = 0; c < n; c++) {
         size_t p = pivot_row(m, n, n, c);
@@ -53,7 +53,7 @@ static double determinant(double *m, size_t n) { /* m is destroyed */
         double pivot = m[c * n + c];
         det *= pivot;
         if (pivot == 0) return 0;
-        for (size_t i = c + 1; i < n; i++) {
+        for (size_t i = c + 1; i < n && !stop_at(stop, i, 64); i++) {
             double f = m[i * n + c] / pivot;
             for (size_t k = c + 1; k < n; k++) m[i * n + k] -= f * m[c * n + k];
         }
@@ -73,14 +73,14 @@ static status det_run(op_run *r, error *err) {
     for (size_t i = 0; i < y->count; i++) {
         TRY(run_check(r, err));
         memcpy(memory, (const double *)from + i * n * n, n * n * sizeof(double));
-        ((double *)to)[i] = determinant(memory, n);
+        ((double *)to)[i] = determinant(memory, n, run_stop(r));
     }
     real_done(y, ELEM_F64, to);
     return CHURON_OK;
 }
 
 /* m [n, 2n]: the matrix and the unit matrix beside it; false: singular. */
-static bool invert(double *m, size_t n) {
+static bool invert(double *m, size_t n, stop_flag *stop) {
     size_t cols = 2 * n;
     for (size_t c = 0; c < n; c++) {
         size_t p = pivot_row(m, n, cols, c);
@@ -88,7 +88,7 @@ static bool invert(double *m, size_t n) {
         double pivot = m[c * cols + c];
         if (pivot == 0) return false;
         for (size_t k = 0; k < cols; k++) m[c * cols + k] /= pivot;
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n && !stop_at(stop, i, 64); i++) {
             double f = m[i * cols + c];
             for (size_t k = 0; i != c && k < cols; k++) m[i * cols + k] -= f * m[c * cols + k];
         }
@@ -113,7 +113,8 @@ static status inverse_run(op_run *r, error *err) {
                 m[i * 2 * n + k] = ((const double *)from)[(b * n + i) * n + k];
                 m[i * 2 * n + n + k] = i == k ? 1 : 0;
             }
-        if (!invert(m, n)) return run_error(r, err, CHURON_INVALID, "X: matrix %zu has no inverse", b);
+        if (!invert(m, n, run_stop(r)))
+            return run_error(r, err, CHURON_INVALID, "X: matrix %zu has no inverse", b);
         for (size_t i = 0; i < n; i++)
             memcpy((double *)to + (b * n + i) * n, m + i * 2 * n + n, n * sizeof(double));
     }

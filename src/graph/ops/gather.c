@@ -133,7 +133,10 @@ static status run_gather(op_run *r, error *err) {
     void *scratch;
     TRY(run_scratch(r, n * sizeof *at, &scratch, err));
     at = scratch;
-    for (size_t i = 0; i < n; i++) TRY(checked_index(r, indices, i, x->dims[axis], &at[i], err));
+    for (size_t i = 0; i < n; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
+        TRY(checked_index(r, indices, i, x->dims[axis], &at[i], err));
+    }
     tensor *out;
     TRY(run_out(r, 0, &out, err));
     if (out->count == 0) return CHURON_OK;
@@ -179,6 +182,7 @@ static status run_gather_elements(op_run *r, error *err) {
     ptrdiff_t strides[TENSOR_MAX_RANK];
     move_strides(x->dims, rank, strides);
     for (size_t i = 0; i < n; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         size_t on_axis;
         TRY(checked_index(r, indices, i, x->dims[axis], &on_axis, err));
         at[i] = base + on_axis * (size_t)strides[axis];
@@ -246,6 +250,7 @@ static status run_gather_nd(op_run *r, error *err) {
     TRY(run_scratch(r, tuples * sizeof(size_t), &scratch, err));
     size_t *at = scratch;
     for (size_t t = 0; t < tuples; t++) {
+        if (t % 65536 == 0) TRY(run_check(r, err));
         size_t row = 0;
         for (size_t c = 0; c < k; c++) {
             size_t v;

@@ -111,6 +111,7 @@ static status run_range(op_run *r, error *err) {
     tensor *out;
     TRY(run_out_shaped(r, 0, type, 1, &n, &out, err));
     for (int64_t i = 0; i < n; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         int64_t w = (int64_t)((uint64_t)whole[0] + (uint64_t)i * (uint64_t)whole[2]);
         switch (type) {
         case ELEM_I64: ((int64_t *)out->data)[i] = w; break;
@@ -162,9 +163,9 @@ static status run_eye(op_run *r, error *err) {
     tensor *out;
     TRY(run_out(r, 0, &out, err));
     size_t size = tensor_elem_size(out);
-    memset(out->data, 0, out->count * size);
     const double one = 1;
     uint64_t bits = 0;
+    move_fill_run(r, out->data, &bits, out->count, size);
     elem_from_f64(out->type, &one, &bits, 1, false);
     for (int64_t i = 0; i < out->dims[0]; i++) {
         int64_t j = i + s->k;
@@ -207,6 +208,7 @@ static status run_trilu(op_run *r, error *err) {
     TRY(run_out(r, 0, &out, err));
     size_t size = tensor_elem_size(x), rows = w ? x->count / (size_t)w : 0;
     for (size_t row = 0; row < rows; row++) {
+        if (row % 256 == 0) TRY(run_check(r, err));
         const char *from = (const char *)x->data + row * (size_t)w * size;
         char *to = (char *)out->data + row * (size_t)w * size;
         int64_t edge = (int64_t)(row % (size_t)h) + k + !s->upper; /* first of the right part */
@@ -272,6 +274,7 @@ static status run_reverse(op_run *r, error *err) {
     for (int64_t b = 0; b < batches && bytes > 0; b++) {
         int64_t n = index_at(lens, (size_t)b);
         for (int64_t t = 0; t < times; t++) {
+            if (t % 1024 == 0) TRY(run_check(r, err));
             int64_t source = t < n ? n - 1 - t : t;
             memcpy((char *)out->data + ((size_t)b * b_step + (size_t)t * t_step) * bytes,
                    (const char *)x->data + ((size_t)b * b_step + (size_t)source * t_step) * bytes, bytes);

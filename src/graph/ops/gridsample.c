@@ -287,6 +287,7 @@ static status affine_run(op_run *r, error *err) {
     size_t axes = y->rank - 2, points = y->count ? y->count / (size_t)y->dims[0] / axes : 0;
     double *out = to;
     for (size_t i = 0; i < (y->count ? (size_t)y->dims[0] * points : 0); i++) {
+        if (i % 16384 == 0) TRY(run_check(r, err));
         const double *m = (const double *)theta + i / points * axes * (axes + 1);
         double at[4];
         size_t rest = i % points;

@@ -20,8 +20,8 @@ size_t dims_product(const int64_t *dims, size_t from, size_t to) {
     return n;
 }
 
-/* Numbers at the far end of int64 stand for symbols among dimensions (op.h): as indices and steps they mean the
- * same as any other number that lies before every array. */
+/* Numbers at the far end of int64 stand for symbols among dimensions (op.h): as indices and steps they mean
+ * the same as any other number that lies before every array. */
 int64_t index_at(const tensor *t, size_t i) {
     const int64_t least = DIM_SYMBOL_BASE + ((int64_t)1 << 32);
     const int64_t v = t->type == ELEM_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
@@ -200,6 +200,22 @@ void move_run(op_run *r, const move *m, void *to, const void *from, size_t size)
 
 void move_fill(void *to, const void *element, size_t n, size_t size) {
     copy_row(to, element, n, 1, 0, size);
+}
+
+typedef struct fill_job {
+    char *to;
+    const void *element;
+    size_t size;
+} fill_job;
+
+static void fill_range(void *ctx, size_t begin, size_t end) {
+    const fill_job *j = ctx;
+    move_fill(j->to + begin * j->size, j->element, end - begin, j->size);
+}
+
+void move_fill_run(op_run *r, void *to, const void *element, size_t n, size_t size) {
+    fill_job j = {to, element, size};
+    run_parallel(r, n, move_work(n * size) * 2, fill_range, &j);
 }
 
 status strings_own(tensor *t, error *err) {

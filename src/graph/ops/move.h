@@ -30,7 +30,9 @@ void move_strides(const int64_t *dims, size_t rank, ptrdiff_t *strides);
 void move_run(op_run *r, const move *m, void *to, const void *from, size_t size);
 /* The copy on this thread. */
 void move_copy(const move *m, void *to, const void *from, size_t size);
-/* Sets n elements to one value. */
+/* Sets n elements to one value, split over the pool if they are many. */
+void move_fill_run(op_run *r, void *to, const void *element, size_t n, size_t size);
+/* The same on this thread. */
 void move_fill(void *to, const void *element, size_t n, size_t size);
 /* The elements of a string tensor point to bytes elsewhere: they are copied into t's own storage. Other
  * types: nothing. */

@@ -84,7 +84,7 @@ typedef struct nms_job {
 
 /* Number of chosen boxes of one class. */
 static status choose(op_run *r, const nms_job *j, const float *scores, size_t *out, error *err) {
-    size_t n = 0, count = 0;
+    size_t n = 0, count = 0, work = 0; /* boxes compared since the last look at the clock */
     for (size_t i = 0; i < j->n_boxes; i++)
         if (scores[i] == scores[i] && (!j->has_least || scores[i] > j->least))
             j->list[n++] = (candidate){scores[i], (uint32_t)i};
@@ -94,7 +94,10 @@ static status choose(op_run *r, const nms_job *j, const float *scores, size_t *o
         bool keep = true;
         for (size_t k = 0; k < count && keep; k++) keep = !overlaps(box, &j->boxes[j->chosen[k]], j->iou);
         if (keep) j->chosen[count++] = j->list[i].box;
-        if (i % 1024 == 0) TRY(run_check(r, err));
+        if ((work += count + 1) >= 65536) {
+            TRY(run_check(r, err));
+            work = 0;
+        }
     }
     *out = count;
     return CHURON_OK;
@@ -144,6 +147,7 @@ static status nms_run(op_run *r, error *err) {
             rects[i] = corners_of((const float *)boxes->data + (image * n + i) * 4, st->center);
         for (size_t k = 0; k < classes; k++) {
             size_t count;
+            if (k % 256 == 0) TRY(run_check(r, err));
             TRY(choose(r, &j, (const float *)scores->data + (image * classes + k) * n, &count, err));
             for (size_t i = 0; i < count; i++, n_found++) {
                 found[3 * n_found] = (int64_t)image;

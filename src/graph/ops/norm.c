@@ -23,6 +23,7 @@ typedef struct norm_job {
     float epsilon, alpha, beta, lrn_bias;
     int64_t size;
     bool per_group;
+    stop_flag *stop; /* LRN */
 } norm_job;
 
 #define REAL     float
@@ -216,7 +217,8 @@ static status lrn_run(op_run *r, error *err) {
     elem work = real_work(x->type);
     tensor *y;
     void *to;
-    norm_job j = {.size = st->size, .alpha = st->alpha, .beta = st->beta, .lrn_bias = st->bias};
+    norm_job j = {
+        .stop = run_stop(r), .size = st->size, .alpha = st->alpha, .beta = st->beta, .lrn_bias = st->bias};
     TRY(real_in(r, 0, work, &j.x, err));
     TRY(real_out(r, 0, work, &y, &to, err));
     j.y = to;

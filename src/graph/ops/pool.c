@@ -25,6 +25,7 @@ typedef struct pool_job {
     const void *x;
     void *y;
     int64_t *index; /* NULL: not wanted */
+    stop_flag *stop;
 } pool_job;
 
 #define REAL     float
@@ -132,6 +133,7 @@ static status pool_run_windows(op_run *r, error *err) {
     job_of(st, x, y, &j);
     TRY(real_in(r, 0, work, &j.x, err));
     j.y = to;
+    j.stop = run_stop(r);
     j.index = index ? index->data : NULL;
     size_t planes = (size_t)(x->dims[0] * x->dims[1]);
     double ns = (double)planes * (double)j.g.out_size * (double)j.g.kernel_size;

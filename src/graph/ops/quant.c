@@ -376,7 +376,10 @@ typedef struct widen_job {
     const int32_t *zero;
     float *y;
     bool is_signed;
+    stop_flag *stop;
 } widen_job;
+
+enum { PART = 1 << 16 }; /* values between looks at the stop */
 
 static void dequantize_bytes(void *ctx, size_t from, size_t to) {
     const widen_job *j = ctx;
@@ -389,7 +392,10 @@ static void dequantize_bytes(void *ctx, size_t from, size_t to) {
         }
         for (size_t a = 0; a < m->size; a++) {
             const size_t at = first + a * m->inner, s = m->one ? 0 : a;
-            widen_evenly(j->x + at, j->is_signed, j->scale[s], j->zero[s], m->inner, j->y + at);
+            for (size_t i = 0, n; i < m->inner && !stop_at(j->stop, i / PART, 8); i += n) {
+                n = m->inner - i < PART ? m->inner - i : PART;
+                widen_evenly(j->x + at + i, j->is_signed, j->scale[s], j->zero[s], n, j->y + at + i);
+            }
         }
     }
 }
@@ -406,7 +412,12 @@ static status dequantize_run(op_run *r, error *err) {
     TRY(real_of(r, scale, ELEM_F32, &ps, err));
     TRY(real_out(r, 0, ELEM_F32, &y, &py, err));
     if (y->type == ELEM_F32 && !st->block && (x->type == ELEM_U8 || x->type == ELEM_I8)) {
-        widen_job w = {.map = j.map, .x = x->data, .scale = ps, .y = py, .is_signed = x->type == ELEM_I8};
+        widen_job w = {.map = j.map,
+                       .x = x->data,
+                       .scale = ps,
+                       .y = py,
+                       .is_signed = x->type == ELEM_I8,
+                       .stop = run_stop(r)};
         void *memory;
         TRY(run_scratch(r, scale->count * sizeof(int32_t), &memory, err));
         int32_t *zeros = memory;

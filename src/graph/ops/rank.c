@@ -307,12 +307,15 @@ typedef struct top_job {
     top_item *heaps; /* [parts, k] */
     tensor *values;
     int64_t *indices;
+    stop_flag *stop;
 } top_job;
 
 static void top_row(const top_job *j, size_t o, top_item *heap) {
     size_t at = o / j->a.inner * j->a.n * j->a.inner + o % j->a.inner, held = 0;
     uint64_t keys[KEY_BLOCK];
     for (size_t i = 0; i < j->a.n; i += KEY_BLOCK) {
+        if (stop_at(j->stop, i / KEY_BLOCK, 64))
+            return; /* the heap is not full: nothing may be read from it */
         size_t m = j->a.n - i < KEY_BLOCK ? j->a.n - i : KEY_BLOCK;
         load_keys(j->x, at + i * j->a.inner, j->a.inner, m, keys);
         for (size_t e = 0; e < m; e++) {
@@ -328,6 +331,7 @@ static void top_row(const top_job *j, size_t o, top_item *heap) {
         }
     }
     for (size_t n = j->k; n-- > 1;) { /* the worst goes to the end */
+        if (stop_at(j->stop, n, 16384)) return;
         top_item worst = heap[0];
         heap[0] = heap[n];
         heap[n] = worst;
@@ -346,7 +350,7 @@ static void top_parts(void *ctx, size_t begin, size_t end) {
     const top_job *j = ctx;
     size_t rows = j->a.outer * j->a.inner;
     for (size_t p = begin; p < end; p++)
-        for (size_t o = p * j->part; o < rows && o < (p + 1) * j->part; o++)
+        for (size_t o = p * j->part; o < rows && o < (p + 1) * j->part && !stop_at(j->stop, o, 16); o++)
             top_row(j, o, j->heaps + p * j->k);
 }
 
@@ -366,7 +370,8 @@ static status run_top_k(op_run *r, error *err) {
                  .a = around_axis(x, axis, false),
                  .k = (size_t)any->dims[axis],
                  .values = values,
-                 .indices = indices ? indices->data : NULL};
+                 .indices = indices ? indices->data : NULL,
+                 .stop = run_stop(r)};
     size_t rows = j.a.outer * j.a.inner, bytes;
     j.part = (rows + PARTS - 1) / PARTS;
     size_t parts = (rows + j.part - 1) / j.part;
@@ -395,6 +400,7 @@ typedef struct running_job {
     tensor *out;
     around a;
     const void *identity;
+    stop_flag *stop;
 } running_job;
 
 enum { RUNNING_BLOCK = 64 };
@@ -406,7 +412,7 @@ static void running_half(const running_job *j, size_t at, size_t n) {
     const uint16_t *x = j->x->data;
     uint16_t *y = j->out->data;
     for (size_t c = 0; c < n; c++) acc[c] = j->s->op == BINARY_MUL ? 1.0f : 0.0f;
-    for (size_t i = 0; i < j->a.n; i++) {
+    for (size_t i = 0; i < j->a.n && !stop_at(j->stop, i, 8192); i++) {
         size_t row = at + (j->s->reverse ? j->a.n - 1 - i : i) * j->a.inner;
         elem_to_f32(e, x + row, v, n);
         if (j->s->exclusive) elem_from_f32(e, acc, y + row, n, false);
@@ -430,7 +436,7 @@ static void running_range(void *ctx, size_t begin, size_t end) {
         const char *x = j->x->data;
         char *y = j->out->data, *before = NULL;
         uint64_t acc[RUNNING_BLOCK];
-        for (size_t i = 0; i < j->a.n; i++) {
+        for (size_t i = 0; i < j->a.n && !stop_at(j->stop, i, 8192); i++) {
             size_t row = (at + (j->s->reverse ? j->a.n - 1 - i : i) * j->a.inner) * size;
             if (!j->s->exclusive) {
                 if (before)
@@ -462,7 +468,7 @@ static status run_running(op_run *r, error *err) {
     const double first = s->op == BINARY_MUL ? 1 : 0;
     uint64_t identity = 0;
     elem_from_f64(x->type, &first, &identity, 1, false);
-    running_job j = {s, x, out, around_axis(x, axis, false), &identity};
+    running_job j = {s, x, out, around_axis(x, axis, false), &identity, run_stop(r)};
     size_t blocks = (j.a.inner + RUNNING_BLOCK - 1) / RUNNING_BLOCK;
     run_parallel(r, j.a.outer * blocks, (double)x->count * 3, running_range, &j);
     return CHURON_OK;

@@ -357,6 +357,7 @@ typedef struct reduce_job {
     source from;
     fold kind;
     size_t blocks; /* of COLS in a row */
+    stop_flag *stop;
 } reduce_job;
 
 enum { LOAD = 512 };
@@ -419,7 +420,7 @@ static void fold_run(const reduce_job *j, fold kind, accumulator *acc, size_t at
 static void exp_run(const reduce_job *j, double top, double *sum, size_t at, size_t n) {
     loaded buffer;
     size_t size = tensor_elem_size(j->x);
-    for (size_t i = 0; i < n; i += LOAD) {
+    for (size_t i = 0; i < n && !stop_at(j->stop, i / LOAD, 64); i += LOAD) {
         size_t m = n - i < LOAD ? n - i : LOAD;
         const char *p = (const char *)j->x->data + (at + i) * size;
         if (j->from == SOURCE_F32) {
@@ -484,7 +485,7 @@ static void reduce_runs(void *ctx, size_t begin, size_t end) {
     for (size_t o = begin; o < end; o++) {
         size_t base = offset_of(o, t->kept, t->kept_stride, t->n_kept);
         accumulator acc = identity(j, j->kind);
-        for (size_t f = 0; f < t->folds; f++)
+        for (size_t f = 0; f < t->folds && !stop_at(j->stop, f, 64); f++)
             fold_run(j, j->kind, &acc, base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced),
                      t->inner);
         if (j->s->kind != LOG_SUM_EXP) {
@@ -492,7 +493,7 @@ static void reduce_runs(void *ctx, size_t begin, size_t end) {
             continue;
         }
         double sum = 0, top = finite(as_double(j, acc));
-        for (size_t f = 0; f < t->folds; f++)
+        for (size_t f = 0; f < t->folds && !stop_at(j->stop, f, 64); f++)
             exp_run(j, top, &sum, base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced), t->inner);
         store_log(j, o, top, sum);
     }
@@ -521,7 +522,7 @@ static void fold_short_cols(const reduce_job *j, accumulator *acc, size_t base, 
     uint32_t no_number[COLS] = {0};
     bool sums = j->kind == FOLD_SUM;
     for (size_t c = 0; c < n; c++) part[c] = sums ? 0.0f : (float)acc[c].f;
-    for (size_t f = 0; f < t->folds; f++) {
+    for (size_t f = 0; f < t->folds && !stop_at(j->stop, f, 1024); f++) {
         size_t from = base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced);
         const float *x = load(j, from, n, &buffer);
         short_step(j->kind, part, x, n);
@@ -548,7 +549,7 @@ static void reduce_cols(void *ctx, size_t begin, size_t end) {
         for (size_t c = 0; c < n; c++) acc[c] = identity(j, j->kind);
         fold_loop cols = folds[j->from][j->kind].cols;
         if (cols == NULL) fold_short_cols(j, acc, base, n);
-        for (size_t f = 0; cols && f < t->folds; f++) {
+        for (size_t f = 0; cols && f < t->folds && !stop_at(j->stop, f, 1024); f++) {
             size_t from = base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced);
             cols(acc, load(j, from, n, &buffer), n);
         }
@@ -558,7 +559,7 @@ static void reduce_cols(void *ctx, size_t begin, size_t end) {
         }
         double top[COLS], sum[COLS] = {0};
         for (size_t c = 0; c < n; c++) top[c] = finite(as_double(j, acc[c]));
-        for (size_t f = 0; f < t->folds; f++)
+        for (size_t f = 0; f < t->folds && !stop_at(j->stop, f, 1024); f++)
             exp_cols(j, top, sum, base + offset_of(f, t->reduced, t->reduced_stride, t->n_reduced), n);
         for (size_t c = 0; c < n; c++) store_log(j, at + c, top[c], sum[c]);
     }
@@ -580,7 +581,8 @@ static status run_reduce(op_run *r, error *err) {
     TRY(mark_axes(run_node(r), s, n, axes, x->rank, mark, err));
     tensor *out;
     TRY(run_out(r, 0, &out, err));
-    reduce_job j = {.s = s, .k = run_kernels(r), .x = x, .out = out, .kind = kinds[s->kind]};
+    reduce_job j = {
+        .s = s, .k = run_kernels(r), .x = x, .out = out, .kind = kinds[s->kind], .stop = run_stop(r)};
     elem_set set = ELEM_BIT(x->type);
     j.from = x->type == ELEM_F64    ? SOURCE_F64
              : set & ELEMS_FLOAT    ? SOURCE_F32

@@ -417,6 +417,7 @@ typedef struct axis_job {
     const axis_table *table;
     size_t inner;
     float extrapolation;
+    stop_flag *stop;
 } axis_job;
 
 #define REAL     float
@@ -481,6 +482,7 @@ static status make_table(op_run *r, const resize_state *st, const resize_plan *p
     t->start = (int64_t *)(t->coefficient + bytes);
     bool *outside = (bool *)(t->start + t->out);
     for (size_t y = 0; y < t->out; y++) {
+        if (y % 4096 == 0) TRY(run_check(r, err));
         double x = source_of(st, p, a, (int64_t)y);
         outside[y] = is_outside(st, p, a, (int64_t)y);
         if (outside[y]) t->outside = outside;
@@ -507,7 +509,12 @@ static status run_axes(op_run *r, const resize_state *st, const resize_plan *p, 
         TRY(make_table(r, st, p, a, &t, err));
         size_t outer = (size_t)nn_product(dims, a), inner = (size_t)nn_product(dims + a + 1, p->rank - a - 1);
         dims[a] = p->out[a];
-        axis_job j = {.x = from, .y = y, .table = &t, .inner = inner, .extrapolation = st->extrapolation};
+        axis_job j = {.x = from,
+                      .y = y,
+                      .table = &t,
+                      .inner = inner,
+                      .extrapolation = st->extrapolation,
+                      .stop = run_stop(r)};
         if (--left) {
             size_t count, total;
             if (!size_mul(outer * t.out, inner, &count) || !size_mul(count + 1, bytes, &total))

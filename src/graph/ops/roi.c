@@ -129,9 +129,9 @@ static status roi_run(op_run *r, bool align, error *err) {
     if (align)
         TRY(work == ELEM_F64 ? roi_align_f64(r, &j, err) : roi_align_f32(r, &j, err));
     else if (work == ELEM_F64)
-        roi_max_f64(&j);
+        TRY(roi_max_f64(r, &j, err));
     else
-        roi_max_f32(&j);
+        TRY(roi_max_f32(r, &j, err));
     real_done(y, work, to);
     return CHURON_OK;
 }

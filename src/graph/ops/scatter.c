@@ -122,6 +122,7 @@ static status run_elements(op_run *r, error *err) {
     size_t axis, rank = x->rank, size = tensor_elem_size(x), base = 0, index[TENSOR_MAX_RANK] = {0};
     TRY(op_axis(run_node(r), s->axis, rank, "axis", &axis, err));
     for (size_t i = 0; i < indices->count; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         size_t on_axis;
         TRY(checked_index(r, indices, i, x->dims[axis], &on_axis, err));
     }
@@ -130,6 +131,7 @@ static status run_elements(op_run *r, error *err) {
     ptrdiff_t strides[TENSOR_MAX_RANK];
     move_strides(x->dims, rank, strides);
     for (size_t i = 0; i < indices->count; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         size_t on_axis;
         TRY(checked_index(r, indices, i, x->dims[axis], &on_axis, err));
         update(s, out, base + on_axis * (size_t)strides[axis], (const char *)updates->data + i * size, 1);
@@ -182,6 +184,7 @@ static status run_nd(op_run *r, error *err) {
     TRY(run_scratch(r, tuples * sizeof(size_t), &scratch, err));
     size_t *at = scratch;
     for (size_t t = 0; t < tuples; t++) {
+        if (t % 65536 == 0) TRY(run_check(r, err));
         at[t] = 0;
         for (size_t c = 0; c < k; c++) {
             size_t v;
@@ -191,8 +194,10 @@ static status run_nd(op_run *r, error *err) {
     }
     tensor *out;
     TRY(copied_output(r, &out, err));
-    for (size_t t = 0; t < tuples; t++)
+    for (size_t t = 0; t < tuples; t++) {
+        if (t % 4096 == 0) TRY(run_check(r, err));
         update(s, out, at[t] * slice, (const char *)updates->data + t * slice * size, slice);
+    }
     return strings_own(out, err);
 }
 
@@ -250,6 +255,7 @@ static status run_tensor_scatter(op_run *r, error *err) {
     for (size_t p = 0; p < prefixes; p++) {
         int64_t at = writes ? index_at(writes, p / per_batch) : 0;
         for (int64_t i = 0; i < n; i++) {
+            if (i % 4096 == 0) TRY(run_check(r, err));
             size_t to = p * (size_t)length +
                         (size_t)((int64_t)((uint64_t)at % (uint64_t)length) + i) % (size_t)length;
             memcpy((char *)out->data + to * bytes,

@@ -79,6 +79,7 @@ static status run_compress(op_run *r, error *err) {
     char *to = out->data;
     for (size_t o = 0; o < outer && bytes > 0; o++) {
         const char *from = (const char *)x->data + o * (size_t)flat.dims[axis] * bytes;
+        TRY(run_check(r, err));
         for (size_t i = 0; i < n;) {
             size_t run = i;
             while (run < n && wanted[run]) run++;
@@ -125,11 +126,15 @@ static bool is_zero(const tensor *x, size_t i) {
 static status run_non_zero(op_run *r, error *err) {
     const tensor *x = run_in(r, 0);
     size_t found = 0, at = 0;
-    for (size_t i = 0; i < x->count; i++) found += !is_zero(x, i);
+    for (size_t i = 0; i < x->count; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
+        found += !is_zero(x, i);
+    }
     tensor *out;
     TRY(run_out_shaped(r, 0, ELEM_I64, 2, (int64_t[]){x->rank, (int64_t)found}, &out, err));
     int64_t *to = out->data;
     for (size_t i = 0; i < x->count; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         if (is_zero(x, i)) continue;
         size_t rest = i;
         for (size_t d = x->rank; d-- > 0;) {
@@ -183,8 +188,9 @@ static status run_one_hot(op_run *r, error *err) {
     TRY(run_out_shaped(r, 0, pair->type, x->rank + 1, dims, &out, err));
     size_t size = tensor_elem_size(pair), inner = dims_product(x->dims, axis, x->rank);
     char *to = out->data;
-    move_fill(to, pair->data, out->count, size);
+    move_fill_run(r, to, pair->data, out->count, size);
     for (size_t i = 0; i < x->count; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         double v;
         elem_to_f64(x->type, (const char *)x->data + i * tensor_elem_size(x), &v, 1);
         if (!(v > -1 - (double)depth && v < (double)depth)) continue; /* outside: all off */
@@ -263,19 +269,27 @@ static int compare_items(const unique_items *u, size_t a, size_t b) {
 }
 
 /* Stable merge sort of item numbers: equal items stay in the order of their first appearance. */
-static void sort_items(const unique_items *u, size_t *order, size_t *spare) {
+static status sort_items(op_run *r, const unique_items *u, size_t *order, size_t *spare, error *err) {
+    size_t work = 0; /* elements compared since the last look at the clock, about */
+    const size_t item = u->outer * u->inner;
     for (size_t i = 0; i < u->count; i++) order[i] = i;
     for (size_t width = 1; width < u->count; width *= 2) {
         for (size_t begin = 0; begin < u->count; begin += 2 * width) {
             size_t middle = begin + width < u->count ? begin + width : u->count;
             size_t end = begin + 2 * width < u->count ? begin + 2 * width : u->count;
             size_t a = begin, b = middle;
-            for (size_t i = begin; i < end; i++)
+            for (size_t i = begin; i < end; i++) {
+                if ((work += item) >= 65536) {
+                    TRY(run_check(r, err));
+                    work = 0;
+                }
                 spare[i] = a < middle && (b >= end || compare_items(u, order[a], order[b]) <= 0) ? order[a++]
                                                                                                  : order[b++];
+            }
         }
         memcpy(order, spare, u->count * sizeof *order);
     }
+    return CHURON_OK;
 }
 
 /* com.microsoft's: no attributes, values as they first appear. */
@@ -367,7 +381,7 @@ static status run_unique(op_run *r, error *err) {
     TRY(run_scratch(r, (u.count + 1) * 6 * sizeof(size_t), &scratch, err));
     size_t *order = scratch, *first = order + u.count, *count = first + u.count, *inverse = count + u.count,
            *ranks = inverse + u.count, *spare = ranks + u.count;
-    sort_items(&u, order, spare);
+    TRY(sort_items(r, &u, order, spare, err));
     size_t n = group_items(&u, s->sorted, order, first, count, inverse, ranks);
     int64_t dims[TENSOR_MAX_RANK];
     memcpy(dims, x->dims, sizeof dims);

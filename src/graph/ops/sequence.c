@@ -3,6 +3,7 @@
  * A sequence shares its items: none is copied, but for tensors whose memory is not theirs (a caller's
  * buffer). An optional that holds something is that something; an empty one is VALUE_NONE. */
 #include "base/mem.h"
+#include "graph/exec.h"
 #include "graph/ops/control.h"
 #include "graph/ops/move.h"
 #include "graph/ops/ops.h"
@@ -344,10 +345,14 @@ static status run_split(op_run *r, error *err) {
     TRY(op_axis(run_node(r), s->axis, x->rank, "axis", &axis, err));
     TRY(count_parts(r, by, x->dims[axis], &parts, &each, err));
     value out;
+    const uint64_t bytes = (uint64_t)parts * EXEC_ITEM_BYTES + tensor_held_bytes(x);
+    TRY(exec_charge(r, bytes, err)); /* that there is room; the list is counted as an output */
+    exec_uncharge(r, bytes);
     TRY(value_list_create(&out, VALUE_SEQUENCE, parts, err));
     for (size_t i = 0; i < parts; i++) {
         int64_t left = x->dims[axis] - from, n = each ? (each < left ? each : left) : index_at(by, i);
-        status st = cut(r, x, axis, from, n, by == NULL && !s->keep, value_item(&out, i), err);
+        status st = i % 256 ? CHURON_OK : run_check(r, err);
+        if (st == CHURON_OK) st = cut(r, x, axis, from, n, by == NULL && !s->keep, value_item(&out, i), err);
         if (st != CHURON_OK) {
             value_free(&out);
             return st;
@@ -413,6 +418,14 @@ static status map_inputs(op_run *r, value *in, size_t n_in, size_t at, error *er
     return CHURON_OK;
 }
 
+/* What the body gave, counted among `held`. */
+static status keep_item(op_run *r, const value *v, value *out, uint64_t *held, error *err) {
+    const uint64_t bytes = v->kind == VALUE_TENSOR ? tensor_held_bytes(&v->t) : 0;
+    TRY(exec_charge(r, bytes, err));
+    *held += bytes;
+    return hold(v, out, err);
+}
+
 static status run_map(op_run *r, error *err) {
     const sequence_state *s = run_state(r);
     const value *first;
@@ -422,6 +435,11 @@ static status run_map(op_run *r, error *err) {
           *out = given + n_out;
     status st = all ? CHURON_OK : error_no_memory(err, "SequenceMap", (n_in + 2 * n_out) * sizeof *all);
     if (st != CHURON_OK) return st;
+    uint64_t held = (uint64_t)n * n_out * EXEC_ITEM_BYTES; /* counted here until they are outputs */
+    if (exec_charge(r, held, err) != CHURON_OK) {
+        mem_free(all);
+        return CHURON_LIMIT;
+    }
     for (size_t k = 0; k < n_out && st == CHURON_OK; k++)
         st = value_list_create(&out[k], VALUE_SEQUENCE, n, err);
     for (size_t i = 0; i < n && st == CHURON_OK; i++) {
@@ -429,11 +447,12 @@ static status run_map(op_run *r, error *err) {
         if (st == CHURON_OK) st = map_inputs(r, in, n_in, i, err);
         if (st == CHURON_OK) st = run_body(r, s->body, in, n_in, given, n_out, err);
         for (size_t k = 0; k < n_out && st == CHURON_OK; k++) {
-            st = hold(&given[k], value_item(&out[k], i), err);
+            st = keep_item(r, &given[k], value_item(&out[k], i), &held, err);
             value_free(&given[k]);
             given[k] = (value){0};
         }
     }
+    exec_uncharge(r, held);
     for (size_t k = 0; k < n_out; k++) {
         value_free(&given[k]);
         if (st == CHURON_OK)

@@ -3,6 +3,7 @@
  * Transforms are computed in double whatever the type: lengths whose factors are 2, 3 and 5 by mixed radix,
  * others by Bluestein's chirp over a power of two (Bluestein 1970). */
 #include "base/mem.h"
+#include "graph/ops/move.h"
 #include "graph/ops/nn.h"
 #include "graph/ops/ops.h"
 
@@ -16,6 +17,8 @@ typedef struct complex_d {
     double re, im;
 } complex_d;
 
+enum { PART = 4096 }; /* values between looks at the stop */
+
 /* ---- transforms ------------------------------------------------------------------------------------- */
 
 typedef struct fft_plan {
@@ -25,6 +28,7 @@ typedef struct fft_plan {
     complex_d *kernel;  /* [m]: transform of the conjugate chirp */
     complex_d *m_roots; /* [m] */
     complex_d *a, *b;   /* work: [max(n, m)] each */
+    stop_flag *stop;    /* what a stop leaves out is garbage */
 } fft_plan;
 
 static bool smooth(size_t n) {
@@ -64,14 +68,16 @@ static size_t smallest_factor(size_t n) {
 /* y [n] = transform of x [n], x `step` apart; roots of n_total, of which n * root_step is the whole circle.
  * Depth: log2 n. */
 static void mixed_radix(const complex_d *x, size_t step, complex_d *y, size_t n, const complex_d *roots,
-                        size_t root_step) {
+                        size_t root_step, stop_flag *stop) {
     if (n == 1) {
         y[0] = x[0];
         return;
     }
+    if (n >= PART && stop_now(stop)) return;
     size_t p = smallest_factor(n), m = n / p;
-    for (size_t q = 0; q < p; q++) mixed_radix(x + q * step, step * p, y + q * m, m, roots, root_step * p);
-    for (size_t k = 0; k < m; k++) {
+    for (size_t q = 0; q < p; q++)
+        mixed_radix(x + q * step, step * p, y + q * m, m, roots, root_step * p, stop);
+    for (size_t k = 0; k < m && !(k % PART == PART - 1 && stop_now(stop)); k++) {
         complex_d t[5], out[5];
         for (size_t q = 0; q < p; q++) t[q] = times(y[q * m + k], roots[q * k * root_step]);
         for (size_t j = 0; j < p; j++) {
@@ -87,7 +93,7 @@ static void mixed_radix(const complex_d *x, size_t step, complex_d *y, size_t n,
 }
 
 static status fft_prepare(op_run *r, fft_plan *f, size_t n, error *err) {
-    *f = (fft_plan){.n = n};
+    *f = (fft_plan){.n = n, .stop = run_stop(r)};
     if (n > DFT_MAX)
         return run_error(r, err, CHURON_LIMIT, "dft_length: at most %d expected, got %zu", DFT_MAX, n);
     if (!smooth(n))
@@ -98,17 +104,19 @@ static status fft_prepare(op_run *r, fft_plan *f, size_t n, error *err) {
     f->roots = memory;
     f->chirp = f->roots + n, f->kernel = f->chirp + n, f->m_roots = f->kernel + f->m;
     f->a = f->m_roots + f->m, f->b = f->a + most;
-    for (size_t k = 0; k < n; k++) f->roots[k] = root_of(k, n);
+    for (size_t k = 0; k < n && !stop_at(f->stop, k, PART); k++) f->roots[k] = root_of(k, n);
     if (!f->m) return CHURON_OK;
-    for (size_t k = 0; k < f->m; k++) f->m_roots[k] = root_of(k, f->m);
-    for (size_t k = 0; k < n; k++) f->chirp[k] = root_of((size_t)((uint64_t)k * k % (2 * n)), 2 * n);
+    for (size_t k = 0; k < f->m && !stop_at(f->stop, k, PART); k++) f->m_roots[k] = root_of(k, f->m);
+    for (size_t k = 0; k < n && !stop_at(f->stop, k, PART); k++)
+        f->chirp[k] = root_of((size_t)((uint64_t)k * k % (2 * n)), 2 * n);
+    TRY(run_check(r, err));
     memset(f->a, 0, f->m * sizeof *f->a);
     for (size_t k = 0; k < n; k++) {
         complex_d c = {f->chirp[k].re, -f->chirp[k].im};
         f->a[k] = c;
         if (k) f->a[f->m - k] = c;
     }
-    mixed_radix(f->a, 1, f->kernel, f->m, f->m_roots, 1);
+    mixed_radix(f->a, 1, f->kernel, f->m, f->m_roots, 1, f->stop);
     return CHURON_OK;
 }
 
@@ -116,17 +124,18 @@ static status fft_prepare(op_run *r, fft_plan *f, size_t n, error *err) {
 static void fft_forward(const fft_plan *f, const complex_d *x, complex_d *y) {
     size_t n = f->n, m = f->m;
     if (!m) {
-        mixed_radix(x, 1, y, n, f->roots, 1);
+        mixed_radix(x, 1, y, n, f->roots, 1, f->stop);
         return;
     }
     memset(f->a, 0, m * sizeof *f->a);
     for (size_t k = 0; k < n; k++) f->a[k] = times(x[k], f->chirp[k]);
-    mixed_radix(f->a, 1, f->b, m, f->m_roots, 1);
+    mixed_radix(f->a, 1, f->b, m, f->m_roots, 1, f->stop);
+    if (stop_seen(f->stop)) return;
     for (size_t k = 0; k < m; k++) { /* the inverse by conjugation */
         complex_d v = times(f->b[k], f->kernel[k]);
         f->a[k] = (complex_d){v.re, -v.im};
     }
-    mixed_radix(f->a, 1, f->b, m, f->m_roots, 1);
+    mixed_radix(f->a, 1, f->b, m, f->m_roots, 1, f->stop);
     for (size_t k = 0; k < n; k++) {
         complex_d v = {f->b[k].re / (double)m, -f->b[k].im / (double)m};
         y[k] = times(v, f->chirp[k]);
@@ -391,6 +400,7 @@ static status window_run(op_run *r, error *err) {
     TRY(real_out(r, 0, ELEM_F64, &y, &to, err));
     double *w = to, n = (double)y->count - (st->periodic ? 0 : 1);
     for (size_t i = 0; i < y->count; i++) {
+        if (i % 65536 == 0) TRY(run_check(r, err));
         double x = n > 0 ? 2 * PI * (double)i / n : 0;
         switch (st->kind) {
         case WINDOW_HANN: w[i] = n > 0 ? 0.5 - 0.5 * cos(x) : 1; break;
@@ -448,8 +458,10 @@ static status mel_run(op_run *r, error *err) {
         edge[i] = (int64_t)bin;
     }
     double *out = to;
-    memset(out, 0, y->count * sizeof *out);
+    const double zero = 0;
+    move_fill_run(r, out, &zero, y->count, sizeof *out);
     for (int64_t i = 0; i < bins; i++) {
+        if (i % 64 == 0) TRY(run_check(r, err));
         int64_t a = edge[i], b = edge[i + 1], c = edge[i + 2];
         if (a == b) out[b * bins + i] = 1;
         for (int64_t j = a; a != b && j <= b; j++) out[j * bins + i] = (double)(j - a) / (double)(b - a);
