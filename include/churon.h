@@ -270,7 +270,7 @@ typedef struct churon_tensor {
 
 typedef struct churon_run_options {
     size_t size;        /* sizeof(churon_run_options) */
-    double timeout_s;   /* 0: none. Over it: CHURON_LIMIT within one node */
+    double timeout_s;   /* 0: none. Over it: CHURON_LIMIT, inside a node too */
     const bool *wanted; /* [outputs]; NULL: every output that is a tensor */
 } churon_run_options;
 

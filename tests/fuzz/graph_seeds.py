@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_graph: the smallest node case of every operator that the cases use."""
+"""Writes the seeds of fuzz_graph: the smallest node case of every operator that the cases use, and the small models of
+tests/oracle/small_graphs.py, which lead through passes, control flow and functions."""
 
 import pathlib
+import sys
 import warnings
 
 warnings.filterwarnings("ignore")
@@ -24,6 +26,11 @@ def main():
             smallest[op] = data
     for op, data in smallest.items():
         (folder / f"{op}.onnx").write_bytes(data)
+    sys.path.insert(0, str(HERE.parent / "oracle"))
+    import small_graphs
+
+    for name, data in small_graphs.build().items():
+        (folder / f"small_{name}.onnx").write_bytes(data)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ static void swap_rows(double *m, size_t cols, size_t a, size_t b) {
 
 static double determinant(double *m, size_t n, stop_flag *stop) { /* m is destroyed */
     double det = 1;
-    for (size_t c = 0; c < n; c++) {
+    for (size_t c = 0; c < n && !stop_seen(stop); c++) {
         size_t p = pivot_row(m, n, n, c);
         if (p != c) swap_rows(m, n, p, c), det = -det;
         double pivot = m[c * n + c];
@@ -82,7 +82,7 @@ static status det_run(op_run *r, error *err) {
 /* m [n, 2n]: the matrix and the unit matrix beside it; false: singular. */
 static bool invert(double *m, size_t n, stop_flag *stop) {
     size_t cols = 2 * n;
-    for (size_t c = 0; c < n; c++) {
+    for (size_t c = 0; c < n && !stop_seen(stop); c++) {
         size_t p = pivot_row(m, n, cols, c);
         swap_rows(m, cols, p, c);
         double pivot = m[c * cols + c];
