@@ -82,9 +82,17 @@ status digest_bytes(const void *data, size_t n, char hex[DIGEST_HEX], error *err
 }
 
 status digest_file(const char *path, char hex[DIGEST_HEX], error *err) {
+    const size_t piece = 4 << 20; /* bytes of the file that are in memory at once */
     file_map map;
+    digest_state d;
     TRY(file_map_open(&map, path, err));
-    status st = digest_bytes(map.data ? map.data : (const uint8_t *)"", map.size, hex, err);
+    status st = digest_begin(&d, err);
+    for (size_t at = 0; at < map.size && st == CHURON_OK; at += piece) {
+        const size_t n = map.size - at < piece ? map.size - at : piece;
+        digest_add(&d, map.data + at, n);
+        file_map_drop(&map, at, n);
+    }
+    if (st == CHURON_OK) st = digest_end(&d, hex, err);
     file_map_close(&map);
     return st;
 }

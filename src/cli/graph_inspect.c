@@ -316,7 +316,7 @@ static int inspect_graph(const char *model, const arg_common *common, provider_c
     o.n_providers = providers->n;
     TRY_GOTO(store_resolve(model, &path, &err));
     in.path = str_cstr(&path);
-    TRY_GOTO(onnx_open(&in.m, in.path, &err));
+    TRY_GOTO(onnx_describe(&in.m, in.path, &err));
     if (common->json) TRY_GOTO(store_digest(in.path, in.digest, &err));
     count_graph(&in, &in.m->graph);
     st = graph_from_onnx(&in.g, in.m, &o, &in.why_not);

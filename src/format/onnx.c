@@ -119,10 +119,13 @@ static status say_what_it_is(onnx_reader *r, wire m, status st) {
     return error_set(r->err, CHURON_CORRUPT, "expected an ONNX model, got %s", what);
 }
 
-static status parse(opened *o, wire m, const char *folder, error *err) {
+static status parse(opened *o, wire m, const char *folder, bool describe, error *err) {
     size_t n = (size_t)(m.end - m.at);
-    onnx_reader r = {
-        .err = err, .limit = memory_limit(n), .folder = folder, .map = o->map.data ? &o->map : NULL};
+    onnx_reader r = {.err = err,
+                     .limit = memory_limit(n),
+                     .folder = folder,
+                     .describe = describe,
+                     .map = o->map.data ? &o->map : NULL};
     o->model.file_bytes = n;
     status st = n ? read_model(&r, m, &o->model) : CHURON_CORRUPT;
     if (st != CHURON_OK) st = say_what_it_is(&r, m, st);
@@ -137,7 +140,7 @@ status onnx_parse(onnx_model **out, const void *bytes, size_t n, const char *fol
     opened *o = mem_calloc(1, sizeof *o);
     if (!o) return error_no_memory(err, "model", sizeof *o);
     const uint8_t *p = n ? bytes : nothing;
-    status st = parse(o, (wire){p, p + n}, folder, err);
+    status st = parse(o, (wire){p, p + n}, folder, false, err);
     if (st != CHURON_OK) {
         onnx_close(&o->model);
         return st;
@@ -153,7 +156,7 @@ static char *folder_of(const char *path) {
     return slash == path ? mem_strdup("/") : mem_strndup(path, (size_t)(slash - path));
 }
 
-status onnx_open(onnx_model **out, const char *path, error *err) {
+static status open_file(onnx_model **out, const char *path, bool describe, error *err) {
     *out = NULL;
     status st;
     char *folder = NULL;
@@ -167,7 +170,7 @@ status onnx_open(onnx_model **out, const char *path, error *err) {
     }
     static const uint8_t nothing[1];
     const uint8_t *p = o->map.data ? o->map.data : nothing;
-    st = parse(o, (wire){p, p + o->map.size}, folder, err);
+    st = parse(o, (wire){p, p + o->map.size}, folder, describe, err);
     if (st != CHURON_OK) {
         error_prefix(err, "%s", path);
         goto cleanup;
@@ -178,6 +181,14 @@ cleanup:
     mem_free(folder);
     if (o) onnx_close(&o->model);
     return st;
+}
+
+status onnx_open(onnx_model **out, const char *path, error *err) {
+    return open_file(out, path, false, err);
+}
+
+status onnx_describe(onnx_model **out, const char *path, error *err) {
+    return open_file(out, path, true, err);
 }
 
 void onnx_let_go(onnx_model *m, const void *at, size_t bytes, bool forever) {

@@ -154,6 +154,9 @@ struct onnx_model {
 /* External data is mapped too: its paths are confined to the model's folder (no absolute path, no "..", no
  * symbolic link that leaves it), its sizes checked against the file. */
 MUST_USE status onnx_open(onnx_model **out, const char *path, error *err);
+/* onnx_open for who looks at the description only: tensors of more than a few MiB whose elements would have
+ * to be copied out of the file read as zeros. */
+MUST_USE status onnx_describe(onnx_model **out, const char *path, error *err);
 /* The same from memory, which must stay; external data is refused unless `folder` is given. */
 MUST_USE status onnx_parse(onnx_model **out, const void *bytes, size_t n, const char *folder, error *err);
 void onnx_close(onnx_model *m);

@@ -21,7 +21,10 @@ enum {
     DATA_LOCATION = 14
 };
 
-enum { DROP_FROM = 1 << 20 }; /* bytes: copies of this size give the file's pages back */
+enum {
+    DROP_FROM = 1 << 20,    /* bytes: copies of this size give the file's pages back */
+    LEFT_OUT_FROM = 4 << 20 /* bytes that a description does not need */
+};
 
 typedef struct list_field {
     uint32_t number;
@@ -156,9 +159,13 @@ static status read_flat(onnx_reader *r, onnx_tensor *t, const uint8_t *bytes, co
         return CHURON_OK;
     }
     void *data = NULL;
-    TRY(onnx_take_data(r, t->count * elem_describe(t->type)->bytes, &data));
+    const size_t taken = t->count * elem_describe(t->type)->bytes, size = elem_file_bytes(t->type, t->count);
+    TRY(onnx_take_data(r, taken, &data));
+    if (r->describe && taken >= LEFT_OUT_FROM) { /* a block of its own, zeroed, whose pages nobody asks for */
+        set_contents(t, data);
+        return CHURON_OK;
+    }
     elem_unpack(t->type, bytes, data, t->count);
-    size_t size = elem_file_bytes(t->type, t->count);
     if (map && size >= DROP_FROM) file_map_drop(map, (size_t)(bytes - map->data), size);
     set_contents(t, data);
     return CHURON_OK;

@@ -49,6 +49,7 @@ typedef struct onnx_reader {
     const file_map *map;   /* NULL when parsing memory */
     const char *folder;    /* for external data; NULL: refused */
     onnx_files *files;     /* opened so far */
+    bool describe;         /* elements that would be copied, and are many, are left out: see onnx_describe */
 } onnx_reader;
 
 /* "PATH: " and the message. Returns code. */

@@ -1,8 +1,9 @@
-"""What a graph holds: weights once while it loads."""
+"""What a graph holds: weights once while it loads, none for a description, nothing when it is closed."""
 
 import json
 import pathlib
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -65,3 +66,39 @@ def test_weights_are_there_once(churon, model):
     out, peak = peak_of(churon, "bench", path, "--reps", "40", "--threads", "1", "--json", "--quiet")
     assert json.loads(out)["rows"]
     assert size < peak < 1.25 * size + BASE
+
+
+def test_a_description_needs_no_weights(churon, model):
+    path, size = model
+    out, peak = peak_of(churon, "inspect", path, "--json")
+    told = json.loads(out)
+    assert told["runs"] and 0.99 * size < told["memory"]["weights"] < 1.1 * size
+    assert peak < 0.1 * size + BASE
+
+
+CLOSE = """
+import ctypes, sys
+lib = ctypes.CDLL(sys.argv[1])
+lib.churon_graph_open.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p]
+lib.churon_graph_close.argtypes = [ctypes.c_void_p]
+def held():
+    return next(int(l.split()[1]) * 1024 for l in open("/proc/self/status") if l.startswith("VmRSS:"))
+before, opened = held(), []
+for i in range(3):
+    g = ctypes.c_void_p()
+    assert lib.churon_graph_open(ctypes.byref(g), sys.argv[2].encode(), None, None) == 0
+    opened.append(held() - before)
+    lib.churon_graph_close(g)
+print(min(opened), held() - before)
+"""
+
+
+def test_a_closed_graph_leaves_nothing(churon, model):
+    library = pathlib.Path(churon).parent / "libchuron.so"
+    if not library.exists():
+        pytest.skip(f"{library} is not built")
+    path, size = model
+    done = subprocess.run([sys.executable, "-c", CLOSE, library, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    opened, closed = map(int, done.stdout.split())
+    assert opened > 0.9 * size and closed < 8 << 20
