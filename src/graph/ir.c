@@ -1,5 +1,6 @@
 /* ir.c: values of a program and the list of its faults. */
 #include "graph/ir.h"
+#include "graph/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -166,6 +167,7 @@ void ir_release(ir_program *p) {
         }
     }
     for (size_t i = 0; i < p->n_constants; i++) tensor_free(&p->constants[i]);
+    weights_free(p);
     symbols_free(&p->symbols);
     str_free(&p->faults);
     arena_free(&p->memory);

@@ -105,8 +105,9 @@ struct ir_program {
     size_t n_constants, cap_constants;
     str faults; /* "; " between them */
     size_t n_faults;
-    struct inference *inference; /* while types and shapes are inferred */
-    stop_flag *stop;             /* of the loading; NULL: no end is set, or it is loaded */
+    struct weights_block *weights; /* memory of packed weights, see weights.h */
+    struct inference *inference;   /* while types and shapes are inferred */
+    stop_flag *stop;               /* of the loading; NULL: no end is set, or it is loaded */
 };
 
 /* ---- building (import.c, order.c, infer.c) ---------------------------------------------------------- */

@@ -104,6 +104,47 @@ static bool make_table(op_pack *w) {
     return true;
 }
 
+/* ---- memory ----------------------------------------------------------------------------------------- */
+
+/* Blocks double, so that a small model has small ones; what a block has not given away at the end goes back.
+ */
+typedef struct weights_block {
+    struct weights_block *next;
+    size_t bytes, used; /* with this head */
+} weights_block;
+
+enum { HEAD = 64, LEAST_BLOCK = 256 << 10, MOST_BLOCK = 16 << 20 };
+
+void *pack_memory(op_pack *p, size_t bytes) {
+    weights_block *b = p->program->weights;
+    if (bytes > SIZE_MAX - 2 * HEAD) return NULL;
+    bytes = (bytes + HEAD - 1) / HEAD * HEAD;
+    if (!b || b->bytes - b->used < bytes) {
+        size_t size = b ? 2 * b->bytes : LEAST_BLOCK;
+        size = size > MOST_BLOCK ? MOST_BLOCK : size;
+        size = size < bytes + HEAD ? bytes + HEAD : size;
+        b = mem_pages(size);
+        if (!b) return NULL;
+        *b = (weights_block){.next = p->program->weights, .bytes = size, .used = HEAD};
+        p->program->weights = b;
+    }
+    char *at = (char *)b + b->used;
+    b->used += bytes;
+    return at;
+}
+
+void weights_free(ir_program *p) {
+    for (weights_block *b = p->weights, *next; b; b = next) {
+        next = b->next;
+        mem_pages_free(b, b->bytes);
+    }
+    p->weights = NULL;
+}
+
+static void trim_blocks(const ir_program *p) {
+    for (weights_block *b = p->weights; b; b = b->next) mem_forget((char *)b + b->used, b->bytes - b->used);
+}
+
 /* ---- letting go ------------------------------------------------------------------------------------- */
 
 static void trim(op_pack *w, size_t freed) {
@@ -237,6 +278,7 @@ status weights_pack(ir_program *p, size_t threads, error *err) {
             st = pack_node(&w, p->graphs[i]->nodes[k], err);
     }
     if (st == CHURON_OK) clear_values(&w);
+    trim_blocks(p);
     pool_free(w.team);
     mem_free(w.scratch);
     mem_free(w.table);

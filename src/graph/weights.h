@@ -12,4 +12,7 @@
 /* After the passes, before steps are planned. */
 MUST_USE status weights_pack(ir_program *p, size_t threads, error *err);
 
+/* Gives the memory of packed weights back; the states that point into it are gone. */
+void weights_free(ir_program *p);
+
 #endif

@@ -36,7 +36,6 @@ static status not_known(op_shapes *s) {
 void blocked_conv_free(void *state) {
     blocked_conv *st = state;
     if (!st) return;
-    mem_free(st->weights);
     mem_free(st->bias);
     mem_free(st);
 }
@@ -61,7 +60,7 @@ static void pack_part(void *ctx, size_t from, size_t to) {
 static status conv_pack_weights(op_node *n, op_pack *p, error *err) {
     blocked_conv *st = pack_state(p);
     const size_t bytes = conv_packed_floats(&st->c) * sizeof(float);
-    st->weights = mem_aligned(64, bytes);
+    st->weights = pack_memory(p, bytes);
     if (!st->weights) return op_error(n, err, CHURON_NO_MEMORY, "no memory for %zu bytes of weights", bytes);
     pack_expect(p, st->weights, bytes);
     pack_job j = {.c = &st->c, .from = st->source.data, .to = st->weights};

@@ -21,7 +21,7 @@ typedef struct blocked_conv {
     size_t planar_rank;        /* of X, or Y, as it is without blocks */
     tensor source;             /* the weights as the model has them; gone when they are packed */
     const op_factors *factors; /* of the weights, or NULL */
-    float *weights, *bias;     /* packed; bias NULL or rounded up */
+    float *weights, *bias;     /* packed, in the program's memory; bias NULL or rounded up */
 } blocked_conv;
 extern const op_def op_blocked_conv;
 extern const op_packing blocked_conv_packing;
@@ -34,7 +34,7 @@ MUST_USE status blocked_conv_run(op_run *r, const conv_job *job, error *err);
 /* "ConvTranspose" of one group without dilation: one convolution for each place within a stride. */
 typedef struct blocked_phase {
     conv c;
-    float *weights; /* packed */
+    float *weights; /* packed, in the program's memory */
 } blocked_phase;
 typedef struct blocked_transpose {
     conv c; /* channels and limits; the kernel's taps are the phases' */

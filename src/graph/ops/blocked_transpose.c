@@ -10,7 +10,6 @@
 void blocked_transpose_free(void *state) {
     blocked_transpose *st = state;
     if (!st) return;
-    for (size_t i = 0; st->phases && i < st->n_phases; i++) mem_free(st->phases[i].weights);
     mem_free(st->phases);
     mem_free(st->bias);
     mem_free(st);
@@ -137,7 +136,7 @@ static status pack(op_node *n, op_pack *p, error *err) {
             (void)set_phase(st, i / st->stride_w, i % st->stride_w, c, r);
             pick_taps(st, r, weights, taps);
         }
-        st->phases[i].weights = mem_aligned(64, conv_packed_floats(c) * sizeof(float));
+        st->phases[i].weights = pack_memory(p, conv_packed_floats(c) * sizeof(float));
         made = st->phases[i].weights != NULL;
         if (made) conv_pack(c, taps, 0, conv_pack_parts(c), st->phases[i].weights);
     }

@@ -8,7 +8,6 @@
 void product_free(void *state) {
     product *st = state;
     if (!st) return;
-    mem_free(st->b);
     int_pack_free(&st->q8);
     mem_free(st->b_zero);
     mem_free(st->b_scale);
@@ -57,7 +56,7 @@ static void pack_rows(void *ctx, size_t from, size_t to) {
 static status pack(op_node *n, op_pack *p, error *err) {
     product *st = pack_state(p);
     const size_t floats = gemm_packed_floats(st->k, st->n);
-    st->b = mem_aligned(64, floats * sizeof(float));
+    st->b = pack_memory(p, floats * sizeof(float));
     if (!st->b) return op_error(n, err, CHURON_NO_MEMORY, "no memory for %zu bytes of weights", 4 * floats);
     pack_job j = {.from = st->source.data, .to = st->b, .k = st->k, .n = st->n};
     const size_t each = st->across ? st->k * GEMM_PANEL : st->n,

@@ -16,7 +16,7 @@ typedef struct product {
     bool transposed;
     tensor source; /* B as the model has it, [k, n] or, if `across`, [n, k]; gone when it is packed */
     bool across;
-    float *b; /* packed; or, of QuantizedProduct: */
+    float *b; /* packed, in the program's memory; or, of QuantizedProduct: */
     int_packed q8;
     int32_t *b_zero; /* moved to int8, [n rounded up to 16], or NULL: all 0 */
     float *b_scale;  /* [n rounded up to 16] */
