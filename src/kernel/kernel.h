@@ -132,9 +132,13 @@ typedef enum kernel_unary {
     UNARY_F32_COUNT
 } kernel_unary;
 
-/* See gemm.h and qgemm.h. */
+/* See gemm.h, qgemm.h and gemm64.h. */
 typedef struct gemm_tile gemm_tile;
 typedef struct qgemm_tile qgemm_tile;
+typedef struct gemm64_tile gemm64_tile;
+typedef struct gemm64_shape {
+    size_t rows, columns; /* most of a tile */
+} gemm64_shape;
 typedef struct gemm_shape {
     size_t rows, panels;         /* most of a tile */
     size_t few_rows, few_panels; /* a tile of few rows may have more panels */
@@ -224,6 +228,9 @@ typedef struct kernels {
     /* A tile of a product of f32 matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (gemm.h). */
     void (*gemm_tile)(const gemm_tile *t, gemm_rows rows, size_t n_rows, size_t n_panels);
     gemm_shape gemm_shape;
+    /* A tile of a product of f64 matrices: 1..rows rows, 1..columns columns (gemm64.h). */
+    void (*gemm64_tile)(const gemm64_tile *t, size_t rows, size_t columns);
+    gemm64_shape gemm64_shape;
     /* A tile of a product of 8-bit matrices: 1..rows rows, 1, 2 or 4 panels of 16 columns (qgemm.h). */
     void (*qgemm_tile)(const qgemm_tile *t, size_t n_rows, size_t n_panels);
     struct gemm_shape qgemm_shape;

@@ -32,11 +32,11 @@ static void products_of_doubles_take_any_strides(void **state) {
         for (size_t p = 0; p < K; p++) at[p * M + i] = a[i * K + p];
     for (size_t p = 0; p < K; p++)
         for (size_t j = 0; j < N; j++) bt[j * K + p] = b[p * N + j];
-    gemm_f64(NULL, M, N, K, a, K, 1, b, N, 1, c, N);
-    gemm_f64(NULL, M, N, K, at, 1, M, bt, 1, K, d, N);
+    gemm_f64(kernels_for(KERNEL_REF), NULL, M, N, K, a, K, 1, b, N, 1, c, N);
+    gemm_f64(kernels_for(KERNEL_REF), NULL, M, N, K, at, 1, M, bt, 1, K, d, N);
     assert_memory_equal(c, d, sizeof c);
     double sum = 0;
-    for (size_t p = 0; p < K; p++) sum += a[p] * b[p * N];
+    for (size_t p = 0; p < K; p++) sum = fma(a[p], b[p * N], sum);
     assert_true(c[0] == sum);
 }
 

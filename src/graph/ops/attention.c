@@ -397,9 +397,9 @@ static status mix_values(op_run *r, const attention_call *c, const void *p, void
         for (size_t h = 0; h < c->q_heads; h++) {
             size_t row = (b * c->q_heads + h) * c->q_len, at = b * c->v.batch + h / group * c->v.head;
             if (c->work == ELEM_F64) {
-                gemm_f64(run_stop(r), c->q_len, c->head_v, c->kv_len, (const double *)p + row * c->kv_len,
-                         c->kv_len, 1, (const double *)c->v.data + at, c->v.time, 1,
-                         (double *)y + row * c->head_v, c->head_v);
+                gemm_f64(run_kernels(r), run_stop(r), c->q_len, c->head_v, c->kv_len,
+                         (const double *)p + row * c->kv_len, c->kv_len, 1, (const double *)c->v.data + at,
+                         c->v.time, 1, (double *)y + row * c->head_v, c->head_v);
                 continue;
             }
             gemm_call call = {.m = c->q_len,

@@ -107,10 +107,10 @@ static status products_f64(op_run *r, const attention_job *j, size_t rows, size_
                                : (const double *)c->k.data + b * c->k.batch + kv * c->k.head;
         double *score = s + i * rows * c->kv_len;
         if (q)
-            gemm_f64(run_stop(r), rows, c->kv_len, c->head_k, q + i * rows * c->head_k, c->head_k, 1, k, 1,
-                     keys ? c->head_k : c->k.time, score, c->kv_len);
+            gemm_f64(run_kernels(r), run_stop(r), rows, c->kv_len, c->head_k, q + i * rows * c->head_k,
+                     c->head_k, 1, k, 1, keys ? c->head_k : c->k.time, score, c->kv_len);
         else
-            gemm_f64(run_stop(r), rows, c->head_v, c->kv_len, score, c->kv_len, 1,
+            gemm_f64(run_kernels(r), run_stop(r), rows, c->head_v, c->kv_len, score, c->kv_len, 1,
                      (const double *)c->v.data + b * c->v.batch + kv * c->v.head, c->v.time, 1,
                      o + i * rows * c->head_v, c->head_v);
     }

@@ -114,8 +114,8 @@ static status deform_run(op_run *r, error *err) {
             if (work == ELEM_F64) {
                 double *d = (double *)to + at;
                 deform_columns_f64(&j, n, g, columns);
-                gemm_f64(run_stop(r), m, area, k, (const double *)weights + g * m * k, k, 1, columns, area, 1,
-                         d, area);
+                gemm_f64(run_kernels(r), run_stop(r), m, area, k, (const double *)weights + g * m * k, k, 1,
+                         columns, area, 1, d, area);
                 for (size_t i = 0; bias && i < m * area; i++)
                     d[i] += ((const double *)bias)[g * m + i / area];
             } else {

@@ -302,9 +302,10 @@ static status contract(op_run *r, const plan *p, const operand *a, const operand
     dense_operand(p, to, lo, no, out);
     if (p->work == ELEM_F64) {
         for (size_t i = 0; i < n_batch && total; i++)
-            gemm_f64(run_stop(r), n_rows, n_cols, n_inner, (const double *)pa + i * n_rows * n_inner, n_inner,
-                     1, (const double *)pb + i * n_inner * n_cols, n_cols, 1,
-                     (double *)to + i * n_rows * n_cols, n_cols);
+            gemm_f64(run_kernels(r), run_stop(r), n_rows, n_cols, n_inner,
+                     (const double *)pa + i * n_rows * n_inner, n_inner, 1,
+                     (const double *)pb + i * n_inner * n_cols, n_cols, 1, (double *)to + i * n_rows * n_cols,
+                     n_cols);
         return CHURON_OK;
     }
     if (!total) return CHURON_OK;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "kernel/gemm.h"
+#include "kernel/gemm64.h"
 
 #include <math.h>
 #include <string.h>
@@ -256,24 +257,20 @@ status gemm_f32(op_run *r, const gemm_call *calls, size_t n_calls, const gemm_ep
 
 /* ---- f64 --------------------------------------------------------------------------------------------- */
 
-void gemm_f64(stop_flag *end, size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col,
-              const double *b, size_t b_row, size_t b_col, double *c, size_t ldc) {
-    enum { LOOK = 1 << 18 }; /* multiply-adds between looks at the stop */
-    size_t work = 0;
-    for (size_t i = 0; i < m; i++) {
-        double *row = c + i * ldc;
-        for (size_t j = 0; j < n; j++) row[j] = 0;
-        for (size_t p = 0; p < k; p++) {
-            if ((work += n) >= LOOK) {
-                if (stop_now(end)) return;
-                work = 0;
-            }
-            double v = a[i * a_row + p * a_col];
-            const double *from = b + p * b_row;
-            if (b_col == 1)
-                for (size_t j = 0; j < n; j++) row[j] += v * from[j];
-            else
-                for (size_t j = 0; j < n; j++) row[j] += v * from[j * b_col];
-        }
-    }
+void gemm_f64(const kernels *table, stop_flag *end, size_t m, size_t n, size_t k, const double *a,
+              size_t a_row, size_t a_col, const double *b, size_t b_row, size_t b_col, double *c,
+              size_t ldc) {
+    const gemm64 g = {.m = m,
+                      .n = n,
+                      .k = k,
+                      .a = a,
+                      .a_row = a_row,
+                      .a_k = a_col,
+                      .b = b,
+                      .b_k = b_row,
+                      .b_col = b_col,
+                      .c = c,
+                      .c_row = ldc,
+                      .stop = end};
+    gemm64_run(table, &g);
 }

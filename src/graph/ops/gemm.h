@@ -5,7 +5,7 @@
  * ascending k that begins at 0; then alpha, bias and activation. So a row's result depends neither on the
  * other rows nor on threads. B is packed as the kernels read it: columns in groups of 16, [groups][k][16],
  * the last group filled with zeros; constant B is packed once (gemm_pack_create), others block by block in
- * scratch. f64 has plain loops; for 8-bit integers see gemm_int.h. */
+ * scratch. f64: gemm_f64; for 8-bit integers see gemm_int.h. */
 #ifndef GRAPH_OPS_GEMM_H
 #define GRAPH_OPS_GEMM_H
 
@@ -61,8 +61,8 @@ MUST_USE status gemm_plan_f32(op_run *r, const gemm_call *calls, size_t n_calls,
 void gemm_plan_run(op_run *r, gemm_plan *plan);
 void gemm_activate(const gemm_epilogue *e, float *x, size_t n); /* the activation alone */
 
-/* c = a b for f64: mul and add, k ascending. c is overwritten. `end` may be NULL. */
-void gemm_f64(stop_flag *end, size_t m, size_t n, size_t k, const double *a, size_t a_row, size_t a_col,
-              const double *b, size_t b_row, size_t b_col, double *c, size_t ldc);
+/* c = a b for f64, on this thread, by the same law of sums. c is overwritten. `end` may be NULL. */
+void gemm_f64(const kernels *table, stop_flag *end, size_t m, size_t n, size_t k, const double *a,
+              size_t a_row, size_t a_col, const double *b, size_t b_row, size_t b_col, double *c, size_t ldc);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "graph/ops/ops.h"
 #include "graph/ops/unary.h"
+#include "kernel/gemm64.h"
 
 #include <string.h>
 
@@ -146,15 +147,52 @@ static status product_f32(op_run *r, const matmul_operand *a, const matmul_opera
     return gemm_f32(r, calls, w->count, e, err);
 }
 
+/* Parts of f64 products: tiles of rows, or of columns where rows are few, of all batches in order. */
+typedef struct product_job {
+    const kernels *kernels;
+    stop_flag *stop;
+    const matmul_operand *a, *b;
+    const matmul_walk *walk;
+    const double *pa, *pb;
+    double *pc;
+    bool by_rows;
+    size_t tiles; /* of one product */
+} product_job;
+
+static void product_part(void *ctx, size_t from, size_t to) {
+    const product_job *j = ctx;
+    const size_t m = (size_t)j->a->rows, n = (size_t)j->b->cols, k = (size_t)j->a->cols;
+    for (size_t end; from < to && !stop_now(j->stop); from = end) {
+        const size_t i = from / j->tiles, next = (i + 1) * j->tiles;
+        size_t oa, ob, m0 = 0, m1 = m, n0 = 0, n1 = n;
+        end = next < to ? next : to;
+        size_t *low = j->by_rows ? &m0 : &n0, *high = j->by_rows ? &m1 : &n1;
+        const size_t tile = j->by_rows ? GEMM64_ROWS : GEMM64_PANEL, last = (end - i * j->tiles) * tile;
+        *low = (from - i * j->tiles) * tile;
+        if (last < *high) *high = last;
+        matmul_walk_at(j->walk, i, &oa, &ob);
+        gemm_f64(j->kernels, j->stop, m1 - m0, n1 - n0, k, j->pa + oa + m0 * (size_t)j->a->row_stride,
+                 (size_t)j->a->row_stride, (size_t)j->a->col_stride,
+                 j->pb + ob + n0 * (size_t)j->b->col_stride, (size_t)j->b->row_stride,
+                 (size_t)j->b->col_stride, j->pc + i * m * n + m0 * n + n0, n);
+    }
+}
+
 static void product_f64(op_run *r, const matmul_operand *a, const matmul_operand *b, const matmul_walk *w,
                         const double *pa, const double *pb, double *pc) {
     size_t m = (size_t)a->rows, n = (size_t)b->cols, k = (size_t)a->cols;
-    for (size_t i = 0; i < w->count; i++) {
-        size_t oa, ob;
-        matmul_walk_at(w, i, &oa, &ob);
-        gemm_f64(run_stop(r), m, n, k, pa + oa, (size_t)a->row_stride, (size_t)a->col_stride, pb + ob,
-                 (size_t)b->row_stride, (size_t)b->col_stride, pc + i * m * n, n);
-    }
+    product_job j = {.kernels = run_kernels(r),
+                     .stop = run_stop(r),
+                     .a = a,
+                     .b = b,
+                     .walk = w,
+                     .pa = pa,
+                     .pb = pb,
+                     .pc = pc};
+    j.by_rows = m > 2 * GEMM64_ROWS || w->count > 1;
+    j.tiles = j.by_rows ? (m + GEMM64_ROWS - 1) / GEMM64_ROWS : (n + GEMM64_PANEL - 1) / GEMM64_PANEL;
+    run_parallel(r, w->count * j.tiles, (double)(w->count * m) * (double)n * (double)k / 16, product_part,
+                 &j);
 }
 
 static uint64_t wide_at(const tensor *t, size_t i) {

@@ -140,7 +140,7 @@ static status product_begin_f64(op_run *r, rnn_product_f64 *p, size_t m, size_t 
 }
 
 static void product_run_f64(op_run *r, rnn_product_f64 *p) {
-    gemm_f64(run_stop(r), p->m, p->n, p->k, p->a, p->k, 1, p->w, 1, p->k, p->c, p->ldc);
+    gemm_f64(run_kernels(r), run_stop(r), p->m, p->n, p->k, p->a, p->k, 1, p->w, 1, p->k, p->c, p->ldc);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------------- */
