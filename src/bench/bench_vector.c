@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kernel/gemm64.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -85,6 +86,22 @@ static void run_layer_norm(const row_data *d) {
 /* 192 rows of 256 columns: d->x is 49152 values long. */
 static void run_vector_matrix(const row_data *d) {
     d->k->vector_matrix(d->x, d->x, 256, d->n / 256, 256, d->y);
+}
+
+/* 8 rows of 128 values and 24 columns. */
+static void run_gemm64(const row_data *d) {
+    const double *x = (const double *)(const void *)d->x;
+    gemm64_run(d->k, &(gemm64){.m = 8,
+                               .n = 24,
+                               .k = 128,
+                               .a = x,
+                               .a_row = 128,
+                               .a_k = 1,
+                               .b = x,
+                               .b_k = 24,
+                               .b_col = 1,
+                               .c = (double *)(void *)d->y,
+                               .c_row = 24});
 }
 
 static void run_widen_f16(const row_data *d) {
@@ -201,6 +218,7 @@ static const struct row_case {
     {"softmax 1024", 1024, 0, run_softmax},
     {"layer_norm 768", 768, 0, run_layer_norm},
     {"vector_matrix 192x256", 49152, 0, run_vector_matrix},
+    {"gemm64_tile 8x24x128", 24576, 0, run_gemm64},
     {"widen_f16 49152", 49152, 1, run_widen_f16},
     {"narrow_f16 49152", 49152, 1, run_narrow_f16},
     {"unary erf 49152", 49152, 1, run_unary_erf},

@@ -167,6 +167,25 @@ case("det", "Det", 11, [f32(3, 5, 5)])
 case("einsum_pairs", "Einsum", 12, [f32(2, 3, 4), f32(4, 5), f32(2, 5)], equation="bij,jk,bk->bi")
 case("einsum_ellipsis", "Einsum", 12, [f32(2, 3, 4, 5), f32(5, 6)], equation="...ij,jk->...ki")
 case("einsum_implied", "Einsum", 12, [f32(3, 4), f32(4, 5)], equation="ab, bc")
+for _name, _a, _b, _equation in [
+    ("transposed", (4, 5, 6), (4, 7, 6), "bij,bkj->bik"),
+    ("turned", (4, 5, 6), (4, 7, 6), "bij,bkj->bki"),
+    ("scores", (2, 5, 3, 4), (2, 6, 3, 4), "bqhd,bkhd->bhqk"),
+    ("mixed", (2, 3, 5, 6), (2, 6, 3, 4), "bhqk,bkhd->bqhd"),
+    ("mixed_turned", (2, 3, 5, 6), (2, 6, 3, 4), "bhqk,bkhd->bdhq"),
+    ("torn", (3, 4, 5), (4, 6), "aib,ik->bak"),
+    ("pair", (3, 4, 5), (6, 4, 5), "aij,bij->ab"),
+    ("pair_torn", (3, 4, 5), (5, 6, 4), "aij,jbi->ab"),
+    ("vector", (7, 5), (5,), "ij,j->i"),
+    ("outer", (7,), (5,), "i,j->ij"),
+    ("dot", (7,), (7,), "i,i->"),
+    ("one", (2, 1, 5), (2, 3, 5), "bij,bkj->bik"),
+    ("repeated", (1, 4, 6), (3, 5, 6), "bij,bkj->bik"),
+    ("diagonal_pair", (4, 4, 3), (4, 3, 2), "iij,ijk->ik"),
+    ("summed", (4, 5, 6), (6, 3), "bij,jk->bk"),
+]:
+    case(f"einsum_{_name}", "Einsum", 12, [f32(*_a), f32(*_b)], equation=_equation)
+    case(f"einsum_{_name}_f64", "Einsum", 12, [f32(*_a).astype(np.float64), f32(*_b).astype(np.float64)], equation=_equation)
 case("einsum_diagonal", "Einsum", 12, [f32(4, 4, 3)], equation="iij->j")
 case("layernorm_17_broadcast", "LayerNormalization", 17, [f32(2, 3, 4), f32(4), f32(4)], 3, axis=-1)
 case("nll_ignore", "NegativeLogLikelihoodLoss", 12, [f32(3, 5, 2), RNG.integers(0, 5, (3, 2)), abs(f32(5))], reduction="mean", ignore_index=1)

@@ -80,6 +80,19 @@ static void test_large(void **state) {
     check(250, 24, 140, true, true, 1);
 }
 
+/* A later block of K continues the sums that are there. */
+static void test_tile_continues(void **state) {
+    (void)state;
+    for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+        const kernels *table = kernels_for((kernel_isa)isa);
+        if (!table) continue;
+        double a[2] = {3, 5}, b[6] = {1, 2, 3, 4, 5, 6}, c[3] = {100, 200, 300};
+        const gemm64_tile t = {.a = a, .a_row = 2, .a_k = 1, .b = b, .b_k = 3, .k = 2, .c = c, .c_row = 3};
+        table->gemm64_tile(&t, 1, 2);
+        assert_true(c[0] == 123 && c[1] == 231 && c[2] == 300);
+    }
+}
+
 static void test_no_k(void **state) {
     (void)state;
     check(3, 5, 0, false, false, 2);
@@ -87,6 +100,7 @@ static void test_no_k(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_tile), cmocka_unit_test(test_strides),
-                                       cmocka_unit_test(test_large), cmocka_unit_test(test_no_k)};
+                                       cmocka_unit_test(test_large), cmocka_unit_test(test_tile_continues),
+                                       cmocka_unit_test(test_no_k)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

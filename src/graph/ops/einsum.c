@@ -233,6 +233,29 @@ static int64_t offset_of(const plan *p, const operand *o, const uint8_t *list, s
     return at;
 }
 
+/* Dense copy of `count` elements in the order of `list`, one line of the last label after another. */
+static status copy_lines(op_run *r, const plan *p, const operand *o, const uint8_t *list, size_t n,
+                         size_t count, void *out, error *err) {
+    enum { LOOK = 1 << 16 }; /* elements between looks at the stop */
+    const size_t line = n ? (size_t)p->size[list[n - 1]] : 1;
+    const int64_t step = n ? o->stride[list[n - 1]] : 0;
+    for (size_t i = 0, since = LOOK; i < count; i += line, since += line) {
+        const int64_t at = offset_of(p, o, list, n ? n - 1 : 0, i / line);
+        if (since >= LOOK) {
+            TRY(run_check(r, err));
+            since = 0;
+        }
+        if (p->work == ELEM_F64) {
+            const double *from = (const double *)o->data + at;
+            for (size_t k = 0; k < line; k++) ((double *)out)[i + k] = from[(int64_t)k * step];
+        } else {
+            const float *from = (const float *)o->data + at;
+            for (size_t k = 0; k < line; k++) ((float *)out)[i + k] = from[(int64_t)k * step];
+        }
+    }
+    return CHURON_OK;
+}
+
 /* Dense copy in the order of `list`, summed over `gone`. */
 static status gather(op_run *r, const plan *p, const operand *o, const uint8_t *list, size_t n, uint64_t gone,
                      void **out, size_t *count, error *err) {
@@ -242,6 +265,7 @@ static status gather(op_run *r, const plan *p, const operand *o, const uint8_t *
         !size_mul(*count + 1, elem_describe(p->work)->bytes, &bytes))
         return run_error(r, err, CHURON_LIMIT, "equation: an intermediate result is too large");
     TRY(run_scratch(r, bytes, out, err));
+    if (n_summed == 0) return copy_lines(r, p, o, list, n, *count, *out, err);
     for (size_t i = 0; i < *count; i++) {
         int64_t at = offset_of(p, o, list, n, i);
         if (i % 65536 == 0) TRY(run_check(r, err));
@@ -273,57 +297,134 @@ static void dense_operand(const plan *p, const void *data, const uint8_t *list, 
     }
 }
 
-static size_t append(uint8_t *to, size_t at, uint64_t set) {
-    return at + list_labels(set, to + at);
+/* A group of labels: in the order of the output, others behind. */
+typedef struct group {
+    uint8_t labels[MAX_LABELS];
+    size_t n, size; /* size: of the index they make together */
+} group;
+
+static bool group_of(const plan *p, uint64_t set, group *g) {
+    g->n = 0;
+    for (size_t k = 0; k < p->n_out; k++) {
+        if (!(set & bit(p->out[k]))) continue;
+        g->labels[g->n++] = p->out[k];
+        set &= ~bit(p->out[k]);
+    }
+    g->n += list_labels(set, g->labels + g->n);
+    return product_of(p, g->labels, g->n, &g->size);
 }
 
-/* a and b become one operand with the labels of `keep`. */
+static size_t append(uint8_t *to, size_t at, const group *g) {
+    memcpy(to + at, g->labels, g->n);
+    return at + g->n;
+}
+
+/* Whether the group is one index with one stride in o. An index of one value has any: 1. */
+static bool one_stride(const plan *p, const operand *o, const group *g, size_t *stride) {
+    int64_t next = 0; /* 0: none yet */
+    *stride = 1;
+    for (size_t k = g->n; k-- > 0;) {
+        const int64_t size = p->size[g->labels[k]], own = o->stride[g->labels[k]];
+        if (size == 1) continue;
+        if (own <= 0 || (next != 0 && own != next)) return false;
+        if (next == 0) *stride = (size_t)own;
+        next = own * size;
+    }
+    return true;
+}
+
+/* An operand of a batched product. */
+typedef struct matrix {
+    operand at;
+    void *out;       /* where it is written: at.data; NULL: it is read */
+    size_t row, col; /* strides */
+} matrix;
+
+/* The operand itself where strides describe it, else a dense copy, summed over `gone`. */
+static status matrix_of(op_run *r, const plan *p, const operand *o, const group *batch, const group *rows,
+                        const group *cols, uint64_t gone, matrix *m, error *err) {
+    *m = (matrix){.at = *o};
+    if (!gone && one_stride(p, o, rows, &m->row) && one_stride(p, o, cols, &m->col)) return CHURON_OK;
+    uint8_t list[MAX_LABELS];
+    const size_t n = append(list, append(list, append(list, 0, batch), rows), cols);
+    size_t count;
+    void *copy;
+    TRY(gather(r, p, o, list, n, gone, &copy, &count, err));
+    dense_operand(p, copy, list, n, &m->at);
+    one_stride(p, &m->at, rows, &m->row), one_stride(p, &m->at, cols, &m->col);
+    return CHURON_OK;
+}
+
+/* Each product by itself; C has rows that lie together. */
+static status multiply(op_run *r, const plan *p, const group *batch, const group *rows, const group *cols,
+                       const group *inner, const matrix *a, const matrix *b, const matrix *c, error *err) {
+    void *memory;
+    const bool wide = p->work == ELEM_F64;
+    TRY(run_scratch(r, wide ? 1 : (batch->size + 1) * sizeof(gemm_call), &memory, err));
+    gemm_call *calls = memory;
+    for (size_t i = 0; i < batch->size; i++) {
+        const int64_t oa = offset_of(p, &a->at, batch->labels, batch->n, i);
+        const int64_t ob = offset_of(p, &b->at, batch->labels, batch->n, i);
+        const int64_t oc = offset_of(p, &c->at, batch->labels, batch->n, i);
+        if (wide)
+            gemm_f64(run_kernels(r), run_stop(r), rows->size, cols->size, inner->size,
+                     (const double *)a->at.data + oa, a->row, a->col, (const double *)b->at.data + ob, b->row,
+                     b->col, (double *)c->out + oc, c->row);
+        else
+            calls[i] = (gemm_call){.m = rows->size,
+                                   .n = cols->size,
+                                   .k = inner->size,
+                                   .a = (const float *)a->at.data + oa,
+                                   .a_row = a->row,
+                                   .a_col = a->col,
+                                   .b = (const float *)b->at.data + ob,
+                                   .b_row = b->row,
+                                   .b_col = b->col,
+                                   .c = (float *)c->out + oc,
+                                   .ldc = c->row};
+    }
+    return wide ? CHURON_OK : gemm_f32(r, calls, batch->size, NULL, err);
+}
+
+/* a and b become one operand with the labels of `keep`. `into`: memory in the order of the output, if these
+ * are its labels and no operand is left; it is taken where the product can be written there. */
 static status contract(op_run *r, const plan *p, const operand *a, const operand *b, uint64_t keep,
-                       operand *out, error *err) {
-    uint64_t both = a->labels & b->labels, batch = both & keep, inner = both & ~keep;
-    uint64_t rows = a->labels & ~both & keep, cols = b->labels & ~both & keep;
-    uint8_t la[MAX_LABELS], lb[MAX_LABELS], lo[MAX_LABELS];
-    size_t n_batch, n_rows, n_cols, n_inner, na, nb, no, count_a, count_b, total, bytes;
-    uint8_t part[MAX_LABELS];
-    bool fits = product_of(p, part, list_labels(batch, part), &n_batch);
-    fits = product_of(p, part, list_labels(rows, part), &n_rows) && fits;
-    fits = product_of(p, part, list_labels(cols, part), &n_cols) && fits;
-    fits = product_of(p, part, list_labels(inner, part), &n_inner) && fits;
-    na = append(la, append(la, append(la, 0, batch), rows), inner);
-    nb = append(lb, append(lb, append(lb, 0, batch), inner), cols);
-    no = append(lo, append(lo, append(lo, 0, batch), rows), cols);
-    if (!fits || !product_of(p, lo, no, &total) ||
+                       void *into, operand *out, error *err) {
+    const uint64_t both = a->labels & b->labels;
+    group batch, inner, rows, cols;
+    matrix ma, mb, mc;
+    uint8_t list[MAX_LABELS];
+    size_t total, bytes;
+    bool fits = group_of(p, both & keep, &batch);
+    fits = group_of(p, both & ~keep, &inner) && fits;
+    fits = group_of(p, a->labels & ~both & keep, &rows) && fits;
+    fits = group_of(p, b->labels & ~both & keep, &cols) && fits;
+    const size_t n = append(list, append(list, append(list, 0, &batch), &rows), &cols);
+    if (!fits || !product_of(p, list, n, &total) ||
         !size_mul(total + 1, elem_describe(p->work)->bytes, &bytes))
         return run_error(r, err, CHURON_LIMIT, "equation: an intermediate result is too large");
-    void *pa, *pb, *to, *memory;
-    TRY(gather(r, p, a, la, na, a->labels & ~both & ~keep, &pa, &count_a, err));
-    TRY(gather(r, p, b, lb, nb, b->labels & ~both & ~keep, &pb, &count_b, err));
-    TRY(run_scratch(r, bytes, &to, err));
-    dense_operand(p, to, lo, no, out);
-    if (p->work == ELEM_F64) {
-        for (size_t i = 0; i < n_batch && total; i++)
-            gemm_f64(run_kernels(r), run_stop(r), n_rows, n_cols, n_inner,
-                     (const double *)pa + i * n_rows * n_inner, n_inner, 1,
-                     (const double *)pb + i * n_inner * n_cols, n_cols, 1, (double *)to + i * n_rows * n_cols,
-                     n_cols);
-        return CHURON_OK;
+    mc.out = into;
+    if (into) {
+        dense_operand(p, into, p->out, p->n_out, out);
+        if (one_stride(p, out, &rows, &mc.row) && mc.row == 1 && rows.size > 1) { /* the other way round */
+            const operand *o = a;
+            const group g = rows;
+            a = b, b = o, rows = cols, cols = g;
+        }
+        if (!one_stride(p, out, &rows, &mc.row) || !one_stride(p, out, &cols, &mc.col) || mc.col != 1)
+            mc.out = NULL;
     }
+    if (!mc.out) {
+        TRY(run_scratch(r, bytes, &mc.out, err));
+        const size_t m = append(list, append(list, append(list, 0, &batch), &rows), &cols);
+        dense_operand(p, mc.out, list, m, out);
+        one_stride(p, out, &rows, &mc.row);
+    }
+    mc.at = *out;
+    TRY(matrix_of(r, p, a, &batch, &rows, &inner, a->labels & ~both & ~keep, &ma, err));
+    TRY(matrix_of(r, p, b, &batch, &inner, &cols, b->labels & ~both & ~keep, &mb, err));
     if (!total) return CHURON_OK;
-    TRY(run_scratch(r, (n_batch + 1) * sizeof(gemm_call), &memory, err));
-    gemm_call *calls = memory;
-    for (size_t i = 0; i < n_batch; i++)
-        calls[i] = (gemm_call){.m = n_rows,
-                               .n = n_cols,
-                               .k = n_inner,
-                               .a = (const float *)pa + i * n_rows * n_inner,
-                               .a_row = n_inner,
-                               .a_col = 1,
-                               .b = (const float *)pb + i * n_inner * n_cols,
-                               .b_row = n_cols,
-                               .b_col = 1,
-                               .c = (float *)to + i * n_rows * n_cols,
-                               .ldc = n_cols};
-    return gemm_f32(r, calls, n_batch, NULL, err);
+    return multiply(r, p, &batch, &rows, &cols, &inner, &ma, &mb, &mc, err);
 }
 
 static status einsum_float(op_run *r, const einsum_state *st, plan *p, error *err) {
@@ -339,8 +440,12 @@ static status einsum_float(op_run *r, const einsum_state *st, plan *p, error *er
         uint64_t later = wanted;
         for (size_t k = i + 1; k < st->n_in; k++) later |= p->in[k].labels;
         operand next;
-        TRY(contract(r, p, &total, &p->in[i], later, &next, err));
+        TRY(contract(r, p, &total, &p->in[i], later, i + 1 == st->n_in ? to : NULL, &next, err));
         total = next;
+    }
+    if (total.data == to) {
+        real_done(y, p->work, to);
+        return CHURON_OK;
     }
     TRY(gather(r, p, &total, p->out, p->n_out, total.labels & ~wanted, &result, &count, err));
     memcpy(to, result, y->count * elem_describe(p->work)->bytes);
