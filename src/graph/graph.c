@@ -3,6 +3,7 @@
 #include "graph/cost.h"
 #include "graph/passes/passes.h"
 #include "graph/providers/provider.h"
+#include "graph/rows.h"
 #include "graph/weights.h"
 
 #include "base/clock.h"
@@ -21,6 +22,7 @@ struct graph {
     uint64_t max_memory;
     bool described;                        /* without weights: it does not run */
     onnx_type *input_types, *output_types; /* in the program's memory */
+    graph_rows *rows;                      /* [n_outputs]; likewise */
 };
 
 /* Owner: the thread that runs. */
@@ -56,6 +58,9 @@ static status load(graph *g, const onnx_model *m, const graph_options *o, bool s
     TRY(ir_import(p, m, err));
     TRY(ir_order(p, err));
     TRY(ir_infer(p, err));
+    g->rows = arena_array(&p->memory, p->main->n_outputs + 1, sizeof *g->rows);
+    if (!g->rows) return ir_no_memory(err);
+    TRY(rows_find(p, g->rows, err));
     TRY(passes_run(p, o, err));
     if (!o->describe_only) TRY(weights_pack(p, g->threads, err));
     TRY(exec_plan(p, err));
@@ -141,6 +146,16 @@ graph_port graph_input(const graph *g, size_t i) {
 
 graph_port graph_output(const graph *g, size_t i) {
     return (graph_port){.name = g->program.main->outputs[i]->name, .type = &g->output_types[i]};
+}
+
+graph_rows graph_output_rows(const graph *g, size_t i) {
+    return g->rows[i];
+}
+
+bool graph_rows_independent(const graph *g) {
+    bool all = true;
+    for (size_t i = 0; i < graph_n_outputs(g); i++) all = all && g->rows[i] == ROWS_APART;
+    return all;
 }
 
 /* Bytes of a value as far as its shape is known; dimensions that are not count as 1. */

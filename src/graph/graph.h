@@ -48,6 +48,15 @@ size_t graph_n_outputs(const graph *g);
 graph_port graph_input(const graph *g, size_t i);
 graph_port graph_output(const graph *g, size_t i);
 
+/* Of an output, when records lie along the open first dimension of every input. */
+typedef enum graph_rows {
+    ROWS_NOT_SAID,
+    ROWS_COUNTED, /* its first dimension is theirs; a row may follow from other records too */
+    ROWS_APART    /* row k follows from row k of the inputs alone: proven operator by operator */
+} graph_rows;
+graph_rows graph_output_rows(const graph *g, size_t i);
+bool graph_rows_independent(const graph *g); /* all outputs are ROWS_APART: records may run together */
+
 typedef struct graph_summary {
     size_t n_nodes;         /* that run, of bodies too */
     size_t constants;       /* bytes of constants that the graph reads or made itself */

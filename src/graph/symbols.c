@@ -292,3 +292,26 @@ static void write_dim(const symbols *s, dim d, str *out, int depth) {
 void symbols_text(const symbols *s, dim d, str *out) {
     write_dim(s, d, out, 0);
 }
+
+static bool mentions(const symbols *s, dim d, size_t atom, int depth, int *left) {
+    if (dim_known(d)) return false;
+    const symbol *sym = &s->items[index_of(d)];
+    for (size_t t = 0; t < sym->n_terms; t++) {
+        for (size_t i = 0; i < sym->terms[t].n; i++) {
+            const size_t a = sym->terms[t].atoms[i];
+            const symbol *of = &s->items[a];
+            if (a == atom) return true;
+            if (of->kind == ATOM_FRESH || of->kind == ATOM_NAME) continue;
+            if (depth == 0 || --*left < 0) return true;
+            if (mentions(s, of->a, atom, depth - 1, left) || mentions(s, of->b, atom, depth - 1, left))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool symbols_mention(const symbols *s, dim d, dim atom) {
+    enum { DEPTH = 100, VISITS = 1000 };
+    int left = VISITS;
+    return !dim_known(atom) && mentions(s, d, index_of(atom), DEPTH, &left);
+}

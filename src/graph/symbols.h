@@ -7,8 +7,8 @@
 #ifndef GRAPH_SYMBOLS_H
 #define GRAPH_SYMBOLS_H
 
-#include "base/str.h"
 #include "base/arena.h"
+#include "base/str.h"
 #include "graph/names.h"
 #include "graph/op.h"
 
@@ -31,6 +31,9 @@ dim symbols_mul(symbols *s, dim a, dim b);
 dim symbols_div(symbols *s, dim a, dim b, bool up);
 dim symbols_most(symbols *s, dim a, dim b);
 dim symbols_least(symbols *s, dim a, dim b);
+/* Whether d may change with the atom (a name, or a dimension of which nothing is known): true where that
+ * would be long to find out. */
+bool symbols_mention(const symbols *s, dim d, dim atom);
 void symbols_text(const symbols *s, dim d, str *out); /* "N", "4*N+1", "floor(N/2)", "?" */
 
 #endif

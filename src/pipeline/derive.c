@@ -33,6 +33,24 @@ static bool is_initializer(const onnx_graph *g, const char *name) {
     return false;
 }
 
+/* Where nothing proves that records keep apart, a vector is one record, as it is for who runs the file; more
+ * dimensions have the record's row in front as long as outputs have it too. A file that is no graph is told
+ * of when it is loaded. */
+static bool keeps_rows(const onnx_model *m) {
+    graph *g;
+    error err;
+    bool rows = true;
+    if (graph_from_onnx(&g, m, &(graph_options){.threads = 1, .describe_only = true}, &err) != CHURON_OK)
+        return true;
+    if (!graph_rows_independent(g)) {
+        for (size_t i = 0; i < graph_n_outputs(g); i++)
+            rows = rows && graph_output_rows(g, i) != ROWS_NOT_SAID;
+        for (size_t i = 0; i < graph_n_inputs(g); i++) rows = rows && graph_input(g, i).type->rank > 1;
+    }
+    graph_close(g);
+    return rows;
+}
+
 /* Rows of all inputs lie along an open first dimension. */
 static bool has_rows(const onnx_graph *g) {
     size_t n = 0;
@@ -106,7 +124,7 @@ static status derive_graph(const files *f, const char *file, str *out, error *er
         str_free(&path);
     }
     if (st == CHURON_OK) {
-        const bool rows = has_rows(&m->graph);
+        const bool rows = has_rows(&m->graph) && keeps_rows(m);
         str_cat(out, "task: graph\nmodel: {file: ");
         str_json(out, file, strlen(file));
         str_fmt(out, "}\nbatch: %s\ninputs:\n", rows ? "true" : "false");

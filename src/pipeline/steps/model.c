@@ -1,7 +1,7 @@
 /* model.c: a graph as a step. The only step that puts records together: rows of the same shapes are laid
  * behind each other along the first dimension, run at once, and taken apart again. A row's result is that of
- * the row alone (the graph engine's promise); a run that fails for several rows is repeated row by row, so
- * that only the record that caused it fails. */
+ * the row alone: only graphs of which that is proven (graph_output_rows) get several rows in a run; a run
+ * that fails for several rows is repeated row by row, so that only the record that caused it fails. */
 #include "pipeline/pipeline_part.h"
 #include "pipeline/steps/steps.h"
 
@@ -48,7 +48,7 @@ static const key_spec KEYS[] = {
             "the model runs once a "
             "record and values have its exact shapes"},
     {"max_batch", KEY_INT, .fallback = "1024", .least = 1, .most = 1000000,
-     .doc = "Most records that run together"},
+     .doc = "Most records that run together; they never do where the graph could mix them"},
     {0}};
 
 /* ---- check ------------------------------------------------------------------------------------------ */
@@ -240,7 +240,10 @@ static status check(step_build *b, error *err) {
             m->most = 1;
     }
     if (m->n_inputs == 0) m->batch = false;
-    for (size_t i = 0; i < m->n_outputs; i++) TRY(check_output(b, m, i, graph_output(g, i), err));
+    for (size_t i = 0; i < m->n_outputs; i++) {
+        TRY(check_output(b, m, i, graph_output(g, i), err));
+        if (m->wanted[i] && graph_output_rows(g, i) != ROWS_APART) m->most = 1;
+    }
     return CHURON_OK;
 }
 
