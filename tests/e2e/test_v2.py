@@ -344,7 +344,7 @@ def test_compressed_bodies(churon, linear, coding):
         assert status == (413 if "once" in part else 400) and part in json.loads(data)["error"], (part, data)
     status, _, data = infer(linear, packed(plain), {**head, LENGTH: "1000"})
     assert status == 400 and "expected at most the unpacked body's" in json.loads(data)["error"]
-    record = json.dumps({"instances": [{"X": [1, 2, 3]}, {"X": [4, 5, 6]}]}).encode()
+    record = json.dumps({"instances": [{"X": [[1, 2, 3]]}, {"X": [[4, 5, 6]]}]}).encode()  # Z has no rows: whole tensors
     status, _, data = linear.request("/v1/models/linear:predict", packed(record), head)
     assert status == 200, data
     status, _, data = linear.request("/v1/models/linear:predict", record, head)
