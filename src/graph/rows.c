@@ -1,6 +1,8 @@
 /* rows.c: see rows.h. */
 #include "graph/rows.h"
 
+#include "graph/exec.h"
+
 #include "base/mem.h"
 
 #include <string.h>
@@ -13,11 +15,20 @@ typedef enum kind {
     MIXED  /* anything else */
 } kind;
 
+enum {
+    MOST_RECORDS = 1000 * 1000, /* of a run */
+    SPARE_COUNTS = 250,
+    MOST_INTS = 64
+};
+
 typedef struct walk {
     const ir_program *p;
     kind *of; /* [main->n_values], by slot */
-    const dim *counts;
-    size_t n_counts; /* symbols of the number of records */
+    dim *counts;
+    size_t n_counts, cap_counts; /* symbols of the number of records */
+    exec x;                      /* computes small constants: paddings and axes */
+    ir_value **computed;         /* [n_computed]: constants for as long as the walk lasts */
+    size_t n_computed, cap_computed;
 } walk;
 
 /* ---- what is known of values ------------------------------------------------------------------------ */
@@ -79,8 +90,6 @@ static bool text_is(const op_node *n, const char *name, const char *text) {
     return a && a->attr->type == ONNX_ATTR_STRING && a->attr->s.len == strlen(text) &&
            memcmp(a->attr->s.data, text, a->attr->s.len) == 0;
 }
-
-enum { MOST_INTS = 64 };
 
 typedef struct ints {
     bool known;
@@ -305,7 +314,7 @@ static bool slice(const walk *w, const op_node *n) {
     for (size_t i = 0; i < starts.n; i++) {
         if (said && (i >= axes.n || not_first(axes.at[i], rank))) continue;
         if (!said && i > 0) continue;
-        if (starts.at[i] != 0 || ends.at[i] < INT32_MAX || (i < steps.n && steps.at[i] != 1)) return false;
+        if (starts.at[i] != 0 || ends.at[i] < MOST_RECORDS || (i < steps.n && steps.at[i] != 1)) return false;
     }
     return true;
 }
@@ -346,7 +355,8 @@ static bool flatten(const walk *w, const op_node *n) {
 static bool reshape(const walk *w, const op_node *n) {
     const ir_value *x = in(n, 0);
     return has_rows(w, n, 0) && (!in(n, 1) || kind_of(w, in(n, 1)) != MIXED) && !has_rows(w, n, 1) &&
-           x->has_rank && x->rank > 0 && rank_out(n) > 0 && n->outputs[0]->dims[0] == x->dims[0];
+           x->has_rank && x->rank > 0 && rank_out(n) > 0 && is_count(w, x->dims[0]) &&
+           is_count(w, n->outputs[0]->dims[0]);
 }
 
 /* The number of records in front, and nowhere else. */
@@ -541,6 +551,52 @@ static const entry *entry_of(const op_node *n) {
     return NULL;
 }
 
+/* ---- small constants --------------------------------------------------------------------------------- */
+
+/* A few integers of constants, as exporters compute paddings; they become constants for good in a pass. */
+static bool can_compute(const op_node *n) {
+    const ir_value *out = n->n_outputs == 1 ? n->outputs[0] : NULL;
+    if (!out || !n->def || n->n_bodies || n->n_inputs == 0 || out->is_constant ||
+        (n->def->flags & (OP_RANDOM | OP_OWN_INFERENCE)) || out->type.kind != ONNX_TENSOR ||
+        (out->type.type != ELEM_I64 && out->type.type != ELEM_I32))
+        return false;
+    for (size_t i = 0; i < out->rank && out->has_rank; i++) {
+        if (dim_known(out->dims[i]) && out->dims[i] > MOST_INTS) return false;
+    }
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        const ir_value *v = n->inputs[i];
+        if (v && (!v->is_constant || v->constant.count > MOST_INTS)) return false;
+    }
+    return true;
+}
+
+/* What cannot be computed is not known; the run says why. */
+static status compute(walk *w, op_node *n, error *err) {
+    ir_value *out = n->outputs[0];
+    tensor t = {0};
+    error why;
+    const status st = exec_constant_node(&w->x, n, &t, &why);
+    if (st == CHURON_NO_MEMORY) return ir_no_memory(err);
+    if (st != CHURON_OK) return CHURON_OK;
+    if (t.count > MOST_INTS || w->n_computed == w->cap_computed) {
+        tensor_free(&t);
+        return CHURON_OK;
+    }
+    out->is_constant = true;
+    out->constant = t;
+    w->computed[w->n_computed++] = out;
+    return CHURON_OK;
+}
+
+static void forget_computed(walk *w) {
+    while (w->n_computed > 0) { /* the last one first: views share what came before */
+        ir_value *v = w->computed[--w->n_computed];
+        tensor_free(&v->constant);
+        v->constant = (tensor){0};
+        v->is_constant = false;
+    }
+}
+
 /* ---- the walk --------------------------------------------------------------------------------------- */
 
 static bool known_domain(const char *d) {
@@ -590,17 +646,28 @@ static kind output_kind(const walk *w, const op_node *n, size_t i, bool keeps, b
     return keeps && (i == 0 || !first_only) && shape_agrees(w, v) ? ROWS : MIXED;
 }
 
-static void walk_node(walk *w, const op_node *n) {
+/* A first dimension of which inference knows nothing, or only that it is at most so large, and which the
+ * operator is known to keep: another symbol of the number of records. */
+static void take_count(walk *w, const op_node *n) {
+    const ir_value *v = n->outputs[0];
+    if (!v->has_rank || v->rank == 0 || dim_known(v->dims[0])) return;
+    if (is_count(w, v->dims[0]) || w->n_counts == w->cap_counts) return;
+    w->counts[w->n_counts++] = v->dims[0];
+}
+
+static status walk_node(walk *w, op_node *n, error *err) {
     const kind worst = worst_input(w, n);
     bool keeps = false, first_only = true;
     if ((worst == ROWS || worst == COUNT) && n->n_bodies == 0 && known_domain(n->domain)) {
         const entry *e = entry_of(n);
         keeps = e && e->keeps(w, n);
         first_only = !e || e->first_only;
+        if (keeps && (e->keeps == elementwise || e->keeps == pad || e->keeps == slice)) take_count(w, n);
     }
     for (size_t i = 0; i < n->n_outputs; i++) {
         if (n->outputs[i]) w->of[n->outputs[i]->slot] = output_kind(w, n, i, keeps, first_only, worst);
     }
+    return worst == FIXED && can_compute(n) ? compute(w, n, err) : CHURON_OK;
 }
 
 /* The number of records stands in front of every input and nowhere else. */
@@ -615,33 +682,39 @@ static bool inputs_have_rows(const walk *w, const ir_graph *g) {
     return g->n_inputs > 0;
 }
 
-status rows_find(const ir_program *p, graph_rows *out, error *err) {
-    const ir_graph *g = p->main;
-    walk w = {.p = p};
-    memset(out, 0, g->n_outputs * sizeof *out);
-    dim *counts = mem_calloc(g->n_inputs + 1, sizeof *counts);
-    w.of = mem_calloc(g->n_values + 1, sizeof *w.of);
-    if (!counts || !w.of) {
-        mem_free(counts);
-        mem_free(w.of);
-        return ir_no_memory(err);
-    }
+static status walk_graph(walk *w, const ir_graph *g, graph_rows *out, error *err) {
     for (size_t i = 0; i < g->n_inputs; i++) {
         const ir_value *v = g->inputs[i];
-        w.of[v->slot] = ROWS;
-        if (v->has_rank && v->rank) counts[w.n_counts++] = v->dims[0];
+        w->of[v->slot] = ROWS;
+        if (v->has_rank && v->rank) w->counts[w->n_counts++] = v->dims[0];
     }
-    w.counts = counts;
-    if (inputs_have_rows(&w, g)) {
-        for (size_t i = 0; i < g->n_nodes; i++) walk_node(&w, g->nodes[i]);
-        for (size_t i = 0; i < g->n_outputs; i++) {
-            const ir_value *v = g->outputs[i];
-            const bool counted =
-                v->type.kind == ONNX_TENSOR && v->has_rank && v->rank && is_count(&w, v->dims[0]);
-            out[i] = kind_of(&w, v) == ROWS ? ROWS_APART : counted ? ROWS_COUNTED : ROWS_NOT_SAID;
-        }
+    if (!inputs_have_rows(w, g)) return CHURON_OK;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        TRY(ir_check_stop(g->nodes[i], err));
+        TRY(walk_node(w, g->nodes[i], err));
     }
-    mem_free(counts);
-    mem_free(w.of);
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const ir_value *v = g->outputs[i];
+        const bool counted = v->type.kind == ONNX_TENSOR && v->has_rank && v->rank && is_count(w, v->dims[0]);
+        out[i] = kind_of(w, v) == ROWS ? ROWS_APART : counted ? ROWS_COUNTED : ROWS_NOT_SAID;
+    }
     return CHURON_OK;
+}
+
+status rows_find(const ir_program *p, graph_rows *out, error *err) {
+    const ir_graph *g = p->main;
+    walk w = {.p = p, .cap_counts = g->n_inputs + SPARE_COUNTS, .cap_computed = g->n_nodes};
+    memset(out, 0, g->n_outputs * sizeof *out);
+    TRY(exec_init(&w.x, NULL, 1, 0, err));
+    w.x.stop = p->stop;
+    w.counts = mem_calloc(w.cap_counts, sizeof *w.counts);
+    w.of = mem_calloc(g->n_values + 1, sizeof *w.of);
+    w.computed = mem_calloc(w.cap_computed + 1, sizeof *w.computed);
+    const status st = w.counts && w.of && w.computed ? walk_graph(&w, g, out, err) : ir_no_memory(err);
+    forget_computed(&w);
+    exec_free(&w.x, NULL);
+    mem_free(w.counts);
+    mem_free(w.of);
+    mem_free(w.computed);
+    return st;
 }

@@ -87,3 +87,25 @@ def test_what_keeps_apart_still_runs_together(churon, tmp_path):
         both = predict(s, "rows", [[1, 2], [3, 1]])
         assert both == [predict(s, "rows", [v])[0] for v in ([1, 2], [3, 1])]
         assert both[0] == pytest.approx([0.268941, 0.731059], abs=1e-5)
+
+
+def test_an_answer_too_large_for_json_is_refused_before_it_is_written(churon, tmp_path):
+    scalar = [helper.make_tensor_value_info(n, T.INT64, []) for n in "abs"]
+    graph = helper.make_graph([helper.make_node("Range", ["a", "b", "s"], ["y"])], "g", scalar,
+                              [helper.make_tensor_value_info("y", T.INT64, ["n"])])
+    path = tmp_path / "range.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    with Server(churon, str(path)) as s:
+        def inputs(end):
+            return [{"name": n, "datatype": "INT64", "shape": [], "data": [v]} for n, v in zip("abs", (0, end, 1))]
+        many, few = (1 << 24) + 1, 1000
+        message = "output 'y': expected at most 16777216 elements in JSON, got 16777217"
+        status, _, raw = s.request("/v2/models/range/infer", {"inputs": inputs(many)})
+        assert status == 400 and message in json.loads(raw)["error"]
+        status, _, raw = s.request("/v1/models/range:predict", {"instances": [{"a": 0, "b": many, "s": 1}]})
+        assert status == 400 and message in json.loads(raw)["error"]
+        binary = {"inputs": inputs(many), "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}
+        status, _, raw = s.request("/v2/models/range/infer", binary)
+        assert status == 200 and len(raw) > many * 8
+        status, _, raw = s.request("/v2/models/range/infer", {"inputs": inputs(few)})
+        assert status == 200 and json.loads(raw)["outputs"][0]["data"] == list(range(few))

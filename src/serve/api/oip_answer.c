@@ -1,5 +1,6 @@
 /* oip_answer.c: what a graph gave, as JSON or with tensors in binary behind it; see oip.h. */
 #include "base/json_out.h"
+#include "serve/api/answer_limit.h"
 #include "serve/api/oip.h"
 
 #include <float.h>
@@ -130,6 +131,11 @@ static status put_json(str *out, const char *name, const tensor *t, error *err) 
             "output '%.80s': expected binary_data true for %s, which JSON does not carry, got false", name,
             oip_datatype(t->type));
     }
+    if (t->count > ANSWER_MOST_ELEMENTS)
+        return error_set(
+            err, CHURON_INVALID,
+            "output '%.80s': expected at most %d elements in JSON, got %zu; binary_data carries them", name,
+            ANSWER_MOST_ELEMENTS, t->count);
     str_put(out, '[');
     for (size_t i = 0; i < t->count; i++) {
         if (i) str_put(out, ',');

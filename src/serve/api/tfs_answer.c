@@ -1,4 +1,5 @@
 /* tfs_answer.c: answers and descriptions in TensorFlow Serving's form; see tfs.h. */
+#include "serve/api/answer_limit.h"
 #include "serve/api/tfs.h"
 
 #include <stdio.h>
@@ -156,9 +157,28 @@ static void write_results(json_out *j, const pipeline *p, const tfs_request *r,
     json_out_end_array(j);
 }
 
+static status check_size(const pipeline *p, const tfs_request *r, const pipeline_answer *answers,
+                         error *err) {
+    for (size_t k = 0; k < pipeline_n_outputs(p); k++) {
+        size_t elements = 0;
+        for (size_t i = 0; i < r->n; i++) {
+            const cell *c = answers[i].st == CHURON_OK ? &answers[i].outputs[k] : NULL;
+            if (c && c->kind == CELL_TENSOR) elements += c->t->count;
+        }
+        if (elements > ANSWER_MOST_ELEMENTS)
+            return error_set(
+                err, CHURON_INVALID,
+                "output '%.80s': expected at most %d elements in JSON, got %zu; fewer records at a "
+                "time, or /v2 with binary data, carry them",
+                pipeline_output(p, k).name, ANSWER_MOST_ELEMENTS, elements);
+    }
+    return CHURON_OK;
+}
+
 status tfs_answer_write(str *out, str *faults, const pipeline *p, const tfs_request *r,
                         const pipeline_answer *answers, const char *provenance, error *err) {
     if (!r->partial) TRY(gather_faults(faults, r, answers, err));
+    TRY(check_size(p, r, answers, err));
     json_out j = json_out_begin(out);
     json_out_object(&j, NULL);
     if (r->method != TFS_PREDICT) {
