@@ -120,6 +120,10 @@ static void run_unary_log(const row_data *d) {
     d->k->unary(UNARY_F32_LOG, 0, 0, d->x, d->y, d->n);
 }
 
+static void run_unary64_tanh(const row_data *d) {
+    d->k->unary64(UNARY_F32_TANH, (const double *)(const void *)d->x, (double *)(void *)d->y, d->n / 2);
+}
+
 static void run_unary_hard_swish(const row_data *d) {
     d->k->unary(UNARY_F32_HARD_SWISH, 0, 0, d->x, d->y, d->n);
 }
@@ -223,6 +227,7 @@ static const struct row_case {
     {"narrow_f16 49152", 49152, 1, run_narrow_f16},
     {"unary erf 49152", 49152, 1, run_unary_erf},
     {"unary log 49152", 49152, 1, run_unary_log},
+    {"unary64 tanh 24576", 49152, 1, run_unary64_tanh},
     {"unary hard swish 49152", 49152, 1, run_unary_hard_swish},
     {"pool_row 3x3 of 56", 896, 0, run_pool_row},
     {"lrn_pixel 5 of 192", 192, 0, run_lrn_pixel},

@@ -218,6 +218,8 @@ typedef struct kernels {
     /* y = (x - mean) / sqrt(variance + eps) * w + b; w and b may be NULL; y may be x. Sums in f32. */
     void (*layer_norm)(const float *x, const float *w, const float *b, size_t n, float eps, float *y);
     void (*unary)(kernel_unary f, float p, float q, const float *x, float *y, size_t n);
+    /* The same for f64 and exp, tanh and sigmoid only, within 3 ulp. */
+    void (*unary64)(kernel_unary f, const double *x, double *y, size_t n);
     /* y[j] = sum over i < k of a[i] * b[i*ldb + j], for j < n: a chain of fused multiply-adds each, i
      * ascending, from zero. */
     void (*vector_matrix)(const float *a, const float *b, size_t ldb, size_t k, size_t n, float *y);

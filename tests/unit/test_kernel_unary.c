@@ -198,11 +198,72 @@ static void test_lengths(void **state) {
     }
 }
 
+/* ---- f64 ---------------------------------------------------------------------------------------------- */
+
+static const struct wide_case {
+    kernel_unary f;
+    exact_fn exact;
+} wide_cases[] = {{UNARY_F32_EXP, expl}, {UNARY_F32_TANH, tanhl}, {UNARY_F32_SIGMOID, sigmoid}};
+
+enum { PER_WIDE_EXPONENT = 9, N_WIDE = 4096 * PER_WIDE_EXPONENT + 40000 };
+
+/* Every sign and exponent, and many between -800 and 800. */
+static void make_wide(double *x) {
+    for (uint64_t e = 0; e < 4096; e++) {
+        for (uint64_t i = 0; i < PER_WIDE_EXPONENT; i++) {
+            const uint64_t fraction = ((uint64_t)next_random() << 31 | next_random()) & 0xfffffffffffff;
+            const uint64_t bits = e << 52 | (i == 0 ? 0 : fraction);
+            memcpy(&x[e * PER_WIDE_EXPONENT + i], &bits, sizeof bits);
+        }
+    }
+    for (size_t i = 4096 * PER_WIDE_EXPONENT; i < N_WIDE; i++)
+        x[i] = ((double)next_random() / 1073741824.0 - 1) * (i % 4 ? 3 : 800);
+}
+
+/* The reference within 3 ulp of long double, the others with its bits, at every length and in place. */
+static void test_wide(void **state) {
+    (void)state;
+    static double x[N_WIDE], wanted[N_WIDE], y[N_WIDE];
+    make_wide(x);
+    for (size_t c = 0; c < sizeof wide_cases / sizeof *wide_cases; c++) {
+        kernels_for(KERNEL_REF)->unary64(wide_cases[c].f, x, wanted, N_WIDE);
+        for (size_t i = 0; i < N_WIDE; i++) {
+            const long double exact = wide_cases[c].exact(x[i]);
+            if (isnan(exact) || isinf((double)exact)) {
+                assert_true(isnan(exact) ? isnan(wanted[i]) : wanted[i] == (double)exact);
+                continue;
+            }
+            int e;
+            (void)frexpl(exact, &e);
+            const long double ulp = ldexpl(1, e - 53 > -1074 ? e - 53 : -1074);
+            if (!(fabsl((long double)wanted[i] - exact) <= 3 * ulp))
+                printf("f64 %zu: %a -> %a\n", c, x[i], wanted[i]);
+            assert_true(fabsl((long double)wanted[i] - exact) <= 3 * ulp);
+            assert_true(!signbit(wanted[i]) == !signbit(exact));
+        }
+        for (int isa = 0; isa < KERNEL_ISA_COUNT; isa++) {
+            const kernels *k = kernels_for((kernel_isa)isa);
+            if (!k) continue;
+            k->unary64(wide_cases[c].f, x, y, N_WIDE);
+            for (size_t i = 0; i < N_WIDE; i++)
+                assert_true(isnan(wanted[i]) ? isnan(y[i]) : memcmp(&y[i], &wanted[i], sizeof *y) == 0);
+            for (size_t n = 0; n < 19; n++) {
+                guarded g = guard_new(n * sizeof(double), 8, true);
+                if (n) memcpy(g.data, x + N_WIDE - 20, n * sizeof(double));
+                k->unary64(wide_cases[c].f, g.data, g.data, n);
+                if (n) assert_memory_equal(g.data, wanted + N_WIDE - 20, n * sizeof(double));
+                guard_free(&g);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_instruction_sets_agree),
         cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,8 +306,8 @@ static status attention_op_run(op_run *r, error *err) {
     TRY(set_mask(r, run_in(r, MASK), &c, err));
     TRY(set_lengths(r, run_in(r, NONPAD), &c, err));
     TRY(attention_run(r, &c, err));
-    real_done(y, work, to);
-    real_done(tap, work, c.tap);
+    real_out_done(r, y, work, to);
+    real_out_done(r, tap, work, c.tap);
     return CHURON_OK;
 }
 
@@ -372,7 +372,7 @@ static status run_mod(op_run *r, size_t body, const attention_call *c, elem type
                          "%s: a graph of one input and one output expected, got %zu and %zu", what,
                          run_body_n_inputs(r, body), run_body_n_outputs(r, body));
     TRY(tensor_alloc(&cast, type, 4, dims, err));
-    real_done(&cast, c->work, x);
+    real_out_done(r, &cast, c->work, x);
     if (type == c->work) memcpy(cast.data, x, tensor_bytes(&given));
     in = value_of_tensor(cast);
     status st = run_body(r, body, &in, 1, &out, 1, err);
@@ -456,7 +456,7 @@ static status flex_run(op_run *r, error *err) {
         TRY(run_mod(r, st->prob_mod, &c, type, c.tap, "prob_mod", err));
         TRY(mix_values(r, &c, c.tap, to, err));
     }
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 

@@ -505,13 +505,13 @@ static status gqa_op_run(op_run *r, error *err) {
     TRY(set_sink(r, st, &c, err));
     TRY(set_tap(r, st, &c, &qk, err));
     TRY(attention_run(r, &c, err));
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     if (!st->bits) {
-        real_done(present_k, ELEM_F32, cache_k);
-        real_done(present_v, ELEM_F32, cache_v);
+        real_out_done(r, present_k, ELEM_F32, cache_k);
+        real_out_done(r, present_v, ELEM_F32, cache_v);
     }
     if (qk && st->tap == 1) show_unseen_as_zero(&c);
-    real_done(qk, ELEM_F32, c.tap);
+    real_out_done(r, qk, ELEM_F32, c.tap);
     return CHURON_OK;
 }
 

@@ -273,8 +273,8 @@ static status attend(op_run *r, const ms_state *st, const float *qkv, size_t col
     c.offset = (int64_t)before;
     TRY(add_masks(r, mask, bias, st->filter, &c, err));
     TRY(attention_run(r, &c, err));
-    real_done(y, ELEM_F32, to);
-    real_done(present, ELEM_F32, joined);
+    real_out_done(r, y, ELEM_F32, to);
+    real_out_done(r, present, ELEM_F32, joined);
     return CHURON_OK;
 }
 
@@ -549,12 +549,12 @@ static status mha_run(op_run *r, error *err) {
     if (op_has_output(run_node(r), 3)) TRY(real_out(r, 3, ELEM_F32, &qk, &c.tap, err));
     c.tap_at = ATTENTION_BIASED;
     TRY(attention_run(r, &c, err));
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     for (size_t i = 0; qk && i < qk->count; i++) /* keys behind a query: the least number, as ONNX Runtime */
         if (((float *)c.tap)[i] == -INFINITY) ((float *)c.tap)[i] = -FLT_MAX;
-    real_done(qk, ELEM_F32, c.tap);
-    real_done(present_k, ELEM_F32, joined_k);
-    real_done(present_v, ELEM_F32, joined_v);
+    real_out_done(r, qk, ELEM_F32, c.tap);
+    real_out_done(r, present_k, ELEM_F32, joined_k);
+    real_out_done(r, present_v, ELEM_F32, joined_v);
     return CHURON_OK;
 }
 

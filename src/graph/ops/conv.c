@@ -350,7 +350,7 @@ static status conv_run(op_run *r, error *err) {
         e.bias = addend;
         TRY(conv_f32(r, &j, e.bias || e.act ? &e : NULL, err));
     }
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 

@@ -160,7 +160,7 @@ static status transpose_run(op_run *r, error *err) {
         conv_spread_f64(r, &j);
     else
         conv_spread_f32(r, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -252,7 +252,7 @@ static status col2im_run(op_run *r, error *err) {
             conv_spread_plane(&one, (const double *)from + (p * taps + t) * length, &(double){1},
                               image + p * (size_t)g.in_size);
         }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 

@@ -136,7 +136,7 @@ static status deform_run(op_run *r, error *err) {
                 TRY(gemm_f32(r, &call, 1, &e, err));
             }
         }
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -233,8 +233,8 @@ static status causal_run(op_run *r, error *err) {
         }
         if (pstate) memcpy((float *)pstate + row * keep, padded + length, keep * sizeof(float));
     }
-    real_done(y, ELEM_F32, py);
-    real_done(state, ELEM_F32, pstate);
+    real_out_done(r, y, ELEM_F32, py);
+    real_out_done(r, state, ELEM_F32, pstate);
     return CHURON_OK;
 }
 

@@ -75,7 +75,7 @@ static status det_run(op_run *r, error *err) {
         memcpy(memory, (const double *)from + i * n * n, n * n * sizeof(double));
         ((double *)to)[i] = determinant(memory, n, run_stop(r));
     }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 
@@ -118,7 +118,7 @@ static status inverse_run(op_run *r, error *err) {
         for (size_t i = 0; i < n; i++)
             memcpy((double *)to + (b * n + i) * n, m + i * 2 * n + n, n * sizeof(double));
     }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 

@@ -62,7 +62,7 @@ static status distance_run(op_run *r, error *err) {
                       .columns = (size_t)a->dims[1],
                       .root = !st->squared};
     run_parallel(r, (size_t)a->dims[0], 0.6 * (double)c->count * (double)j.columns, distance_rows, &j);
-    real_done(c, ELEM_F64, to);
+    real_out_done(r, c, ELEM_F64, to);
     return CHURON_OK;
 }
 

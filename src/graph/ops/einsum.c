@@ -444,12 +444,12 @@ static status einsum_float(op_run *r, const einsum_state *st, plan *p, error *er
         total = next;
     }
     if (total.data == to) {
-        real_done(y, p->work, to);
+        real_out_done(r, y, p->work, to);
         return CHURON_OK;
     }
     TRY(gather(r, p, &total, p->out, p->n_out, total.labels & ~wanted, &result, &count, err));
     memcpy(to, result, y->count * elem_describe(p->work)->bytes);
-    real_done(y, p->work, to);
+    real_out_done(r, y, p->work, to);
     return CHURON_OK;
 }
 

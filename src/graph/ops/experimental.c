@@ -60,7 +60,7 @@ static status function_run(op_run *r, error *err) {
         default: ys[i] = a * xs[i] + b;
         }
     }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 
@@ -100,7 +100,7 @@ static status image_run(op_run *r, error *err) {
     const size_t plane = (size_t)(x->dims[2] * x->dims[3]);
     for (size_t i = 0; i < x->count; i++)
         ((float *)to)[i] = ((const float *)from)[i] * st->scale + st->bias[i / plane % st->n_bias];
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 

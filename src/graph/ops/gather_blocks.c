@@ -159,7 +159,7 @@ static status blocks_run(op_run *r, error *err) {
         const size_t n = y->count / j.inner;
         run_parallel(r, n, 4.0 * (double)y->count, gather_rows, &j);
     }
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 

@@ -95,7 +95,7 @@ static status gelu_run(op_run *r, error *err) {
     TRY(real_in(r, 1, work, &j.bias, err));
     j.n_bias = j.bias ? run_in(r, 1)->count : 1;
     run_parallel(r, y->count, 2.0 * (double)y->count, work == ELEM_F64 ? gelu_f64 : gelu_f32, &j);
-    real_done(y, work, j.y);
+    real_out_done(r, y, work, j.y);
     return CHURON_OK;
 }
 

@@ -236,7 +236,7 @@ static status grid_run(op_run *r, error *err) {
     j.to = y->data;
     if (y->type != work) TRY(run_scratch(r, y->count * elem_describe(work)->bytes, &j.to, err));
     run_parallel(r, images * j.points, ns, grid_points, &j);
-    real_done(y, work, j.to);
+    real_out_done(r, y, work, j.to);
     return CHURON_OK;
 }
 
@@ -303,7 +303,7 @@ static status affine_run(op_run *r, error *err) {
             out[i * axes + row] = sum;
         }
     }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 

@@ -188,7 +188,7 @@ static status ln_run(op_run *r, error *err) {
     run_norm(r, &j, n_rows, work);
     stats_done(mean, j.mean);
     stats_done(inverse, j.inverse);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -273,8 +273,8 @@ static status skip_run(op_run *r, error *err) {
     run_norm(r, &j, n_rows, ELEM_F32);
     stats_done(mean, j.mean);
     stats_done(inverse, j.inverse);
-    real_done(sum, ELEM_F32, sum_to);
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, sum, ELEM_F32, sum_to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 
@@ -390,8 +390,8 @@ static status embed_run(op_run *r, error *err) {
     j.x = sum_to, j.y = to;
     run_norm(r, &j, ids->count, ELEM_F32);
     TRY(mask_lengths(r, ids, mask, err));
-    real_done(sum, ELEM_F32, sum_to);
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, sum, ELEM_F32, sum_to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 
@@ -452,7 +452,7 @@ static status qembed_run(op_run *r, error *err) {
     j.x = sums, j.y = to, j.scale = gamma, j.bias = beta;
     run_norm(r, &j, ids->count, ELEM_F32);
     TRY(mask_lengths(r, ids, mask, err));
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 

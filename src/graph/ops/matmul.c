@@ -259,7 +259,7 @@ static status matmul_run(op_run *r, error *err) {
         const gemm_packed *ready = st && st->packed.memory && work == b->type ? &st->packed : NULL;
         TRY(product_f32(r, &oa, &ob, &w, pa, pb, pc, ready, alpha == 1 ? NULL : &e, err));
     }
-    real_done(c, work, pc);
+    real_out_done(r, c, work, pc);
     return CHURON_OK;
 }
 
@@ -425,7 +425,7 @@ static status gemm_run(op_run *r, error *err) {
         TRY(product_f32(r, &oa, &ob, &w, pa, pb, py, ready, &e, err));
     }
     if (st->has_behind) unary_apply(run_kernels(r), st->behind, work, py, py, y->count, st->p0, st->p1);
-    real_done(y, work, py);
+    real_out_done(r, y, work, py);
     return CHURON_OK;
 }
 

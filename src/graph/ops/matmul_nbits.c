@@ -168,7 +168,7 @@ static status nbits_run(op_run *r, error *err) {
         call.b = memory;
     }
     TRY(gemm_f32(r, &call, 1, bias ? &e : NULL, err));
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 
@@ -257,7 +257,7 @@ static status bnb_run(op_run *r, error *err) {
         call.b = memory;
     }
     TRY(gemm_f32(r, &call, 1, NULL, err));
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 

@@ -74,6 +74,13 @@ status real_out(op_run *r, size_t i, elem work, tensor **t, void **data, error *
     return real_out_optional(r, i, work, t, data, err);
 }
 
+void real_out_done(op_run *r, const tensor *t, elem work, const void *data) {
+    if (t && t->type == ELEM_F16 && work == ELEM_F32)
+        run_kernels(r)->narrow_f16(data, t->data, t->count);
+    else
+        real_done(t, work, data);
+}
+
 void real_done(const tensor *t, elem work, const void *data) {
     if (!t || t->type == work) return;
     if (work == ELEM_F64) {

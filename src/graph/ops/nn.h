@@ -28,8 +28,10 @@ MUST_USE status real_of(op_run *r, const tensor *t, elem work, const void **out,
  * *data are NULL if the output is absent; output 0 may not be, unless the second form asks. */
 MUST_USE status real_out(op_run *r, size_t i, elem work, tensor **t, void **data, error *err);
 MUST_USE status real_out_optional(op_run *r, size_t i, elem work, tensor **t, void **data, error *err);
-MUST_USE status nn_need_first(const op_run *r, error *err);   /* output 0 is there */
-void real_done(const tensor *t, elem work, const void *data); /* t may be NULL */
+MUST_USE status nn_need_first(const op_run *r, error *err); /* output 0 is there */
+/* t may be NULL; the second form converts f16 in vectors. */
+void real_done(const tensor *t, elem work, const void *data);
+void real_out_done(op_run *r, const tensor *t, elem work, const void *data);
 /* Element i of a real tensor; of integers within 2^53. */
 double real_at(const tensor *t, size_t i);
 int64_t int_at(const tensor *t, size_t i); /* of an int32 or int64 tensor */

@@ -125,7 +125,7 @@ static status batch_run(op_run *r, error *err) {
         run_parallel(r, batch * j.channels, ns, work == ELEM_F64 ? affine_planes_f64 : affine_planes_f32, &j);
     else
         run_parallel(r, batch, ns, work == ELEM_F64 ? affine_positions_f64 : affine_positions_f32, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -187,7 +187,7 @@ static status instance_run(op_run *r, error *err) {
         run_parallel(r, batch * j.groups, ns, work == ELEM_F64 ? group_rows_f64 : group_rows_f32, &j);
     else
         run_parallel(r, batch * j.channels, ns, work == ELEM_F64 ? affine_planes_f64 : affine_planes_f32, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -226,7 +226,7 @@ static status lrn_run(op_run *r, error *err) {
     j.inner = (size_t)nn_product(x->dims + 2, x->rank - 2);
     run_parallel(r, (size_t)x->dims[0], 5.0 * (double)x->count,
                  work == ELEM_F64 ? lrn_images_f64 : lrn_images_f32, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -261,7 +261,7 @@ static status lp_run(op_run *r, error *err) {
     j.inner = (size_t)nn_product(x->dims + axis + 1, x->rank - axis - 1);
     run_parallel(r, (size_t)nn_product(x->dims, axis), 2.0 * (double)x->count,
                  work == ELEM_F64 ? lp_outer_f64 : lp_outer_f32, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -345,7 +345,7 @@ static status mvn_run(op_run *r, error *err) {
         square[group[i]] += (v[i] - mean[group[i]]) * (v[i] - mean[group[i]]);
     for (size_t i = 0; i < x->count; i++)
         out[i] = (v[i] - mean[group[i]]) / (st->mean_only ? 1 : sqrt(square[group[i]] / each) + 1e-9);
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 

@@ -138,7 +138,7 @@ static status pool_run_windows(op_run *r, error *err) {
     size_t planes = (size_t)(x->dims[0] * x->dims[1]);
     double ns = (double)planes * (double)j.g.out_size * (double)j.g.kernel_size;
     run_parallel(r, planes, ns, work == ELEM_F64 ? pool_planes_f64 : pool_planes_f32, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 
@@ -191,7 +191,7 @@ static status global_run(op_run *r, error *err) {
     j.y = to;
     run_parallel(r, y->count, 0.3 * (double)x->count,
                  work == ELEM_F64 ? global_planes_f64 : global_planes_f32, &j);
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 

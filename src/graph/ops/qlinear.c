@@ -495,7 +495,7 @@ static status matmul_to_float_run(op_run *r, error *err) { /* A, B, a_scale, b_s
     TRY(check_bias(r, 6, p.n, &bias, err));
     p.bias = bias;
     TRY(product_run(r, &p, err));
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 

@@ -430,7 +430,7 @@ static status dequantize_run(op_run *r, error *err) {
     TRY(real_of(r, x, ELEM_F64, &px, err));
     j.x = px, j.scale = ps, j.y = py;
     run_parallel(r, j.map.outer, 2.0 * (double)x->count, dequantize_outer, &j);
-    real_done(y, ELEM_F32, py);
+    real_out_done(r, y, ELEM_F32, py);
     return CHURON_OK;
 }
 

@@ -87,13 +87,11 @@ static void tangent_f32(const kernels *k, float *x, size_t n) {
 }
 
 static void sigmoid_f64(const kernels *k, double *x, size_t n) {
-    (void)k;
-    for (size_t i = 0; i < n; i++) x[i] = 1 / (1 + exp(-x[i]));
+    k->unary64(UNARY_F32_SIGMOID, x, x, n);
 }
 
 static void tangent_f64(const kernels *k, double *x, size_t n) {
-    (void)k;
-    for (size_t i = 0; i < n; i++) x[i] = tanh(x[i]);
+    k->unary64(UNARY_F32_TANH, x, x, n);
 }
 
 #define REAL     float
@@ -463,9 +461,9 @@ static status rnn_run(op_run *r, error *err) {
     if (y && j.lengths) memset(j.y, 0, y->count * elem_describe(work)->bytes);
     for (size_t d = 0; d < st->directions; d++)
         TRY(work == ELEM_F64 ? run_direction_f64(r, &j, d, err) : run_direction_f32(r, &j, d, err));
-    real_done(y, work, j.y);
-    real_done(y_h, work, j.y_h);
-    real_done(y_c, work, j.y_c);
+    real_out_done(r, y, work, j.y);
+    real_out_done(r, y_h, work, j.y_h);
+    real_out_done(r, y_c, work, j.y_c);
     return CHURON_OK;
 }
 

@@ -132,7 +132,7 @@ static status roi_run(op_run *r, bool align, error *err) {
         TRY(roi_max_f64(r, &j, err));
     else
         TRY(roi_max_f32(r, &j, err));
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 

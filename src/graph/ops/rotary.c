@@ -132,7 +132,7 @@ static status rotary_run(op_run *r, error *err) {
                                  st->interleaved, x->type);
             }
         }
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 
@@ -216,7 +216,7 @@ static status m_rotary_run(op_run *r, error *err) {
                              st->interleaved, x->type);
         }
     }
-    real_done(y, ELEM_F32, to);
+    real_out_done(r, y, ELEM_F32, to);
     return CHURON_OK;
 }
 
@@ -388,8 +388,8 @@ static status linear_run(op_run *r, error *err) {
     else
         memset(ps, 0, state * sizeof(float));
     run_parallel(r, units, 4.0 * (double)state * (double)j.steps, linear_heads, &j);
-    real_done(y, ELEM_F32, py);
-    real_done(present, ELEM_F32, ps);
+    real_out_done(r, y, ELEM_F32, py);
+    real_out_done(r, present, ELEM_F32, ps);
     return CHURON_OK;
 }
 

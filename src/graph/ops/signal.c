@@ -264,7 +264,7 @@ static status dft_run(op_run *r, error *err) {
                 if (z.parts_out == 2) v[1] = c.im;
             }
         }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 
@@ -338,7 +338,7 @@ static status stft_run(op_run *r, error *err) {
             double *out = (double *)to + (b * frames + t) * bins * 2;
             for (size_t k = 0; k < bins; k++) out[2 * k] = result[k].re, out[2 * k + 1] = result[k].im;
         }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 
@@ -408,7 +408,7 @@ static status window_run(op_run *r, error *err) {
         case WINDOW_BLACKMAN: w[i] = n > 0 ? 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x) : 1; break;
         }
     }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 
@@ -467,7 +467,7 @@ static status mel_run(op_run *r, error *err) {
         for (int64_t j = a; a != b && j <= b; j++) out[j * bins + i] = (double)(j - a) / (double)(b - a);
         for (int64_t j = b; j < c; j++) out[j * bins + i] = (double)(c - j) / (double)(c - b);
     }
-    real_done(y, ELEM_F64, to);
+    real_out_done(r, y, ELEM_F64, to);
     return CHURON_OK;
 }
 

@@ -162,7 +162,7 @@ static status softmax_run(op_run *r, error *err) {
     TRY(real_out(r, 0, work, &y, &to, err));
     cut_sizes(st, x, axis, &outer, &size, &inner);
     TRY(run_rows(r, from, to, outer, size, inner, work, st->log, err));
-    real_done(y, work, to);
+    real_out_done(r, y, work, to);
     return CHURON_OK;
 }
 

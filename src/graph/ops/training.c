@@ -127,7 +127,7 @@ static status optimizer_run(op_run *r, error *err) {
                 if (out[p]) ((double *)out[p])[k] = results[p];
         }
         for (size_t p = 0; p + 1 < st->parts; p++)
-            if (to[p]) real_done(to[p], ELEM_F64, out[p]);
+            if (to[p]) real_out_done(r, to[p], ELEM_F64, out[p]);
     }
     return CHURON_OK;
 }

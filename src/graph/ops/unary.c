@@ -59,7 +59,6 @@ LOOP(round_f64, double, nearbyint(x))
 LOOP(sqrt_f64, double, sqrt(x))
 LOOP(reciprocal_f64, double, 1 / x)
 LOOP(log_f64, double, log(x))
-LOOP(tanh_f64, double, tanh(x))
 LOOP(erf_f64, double, erf(x))
 LOOP(relu_f64, double, x < 0 ? 0 : x)
 LOOP(leaky_relu_f64, double, x < 0 ? a * x : x)
@@ -72,8 +71,6 @@ LOOP(gelu_f64, double, 0.5 * x * (1 + erf(x * 0.70710678118654752440)))
 LOOP(gelu_tanh_f64, double, 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))))
 LOOP(softplus_f64, double, (x > 0 ? x : 0) + log1p(exp(-fabs(x))))
 LOOP(softsign_f64, double, x / (1 + fabs(x)))
-LOOP(exp_f64, double, exp(x))
-LOOP(sigmoid_f64, double, sigmoid_value(x))
 LOOP(swish_f64, double, x *sigmoid_value(a *x))
 
 typedef void (*loop_f32)(const float *x, float *y, size_t n, float a, float b);
@@ -95,7 +92,6 @@ static const loop_f64 loops_f64[FUNC_COUNT] = {NO_KERNEL(f64),
                                                [FUNC_SQRT] = sqrt_f64,
                                                [FUNC_RECIPROCAL] = reciprocal_f64,
                                                [FUNC_LOG] = log_f64,
-                                               [FUNC_TANH] = tanh_f64,
                                                [FUNC_ERF] = erf_f64,
                                                [FUNC_RELU] = relu_f64,
                                                [FUNC_LEAKY_RELU] = leaky_relu_f64,
@@ -108,8 +104,6 @@ static const loop_f64 loops_f64[FUNC_COUNT] = {NO_KERNEL(f64),
                                                [FUNC_GELU_TANH] = gelu_tanh_f64,
                                                [FUNC_SOFTPLUS] = softplus_f64,
                                                [FUNC_SOFTSIGN] = softsign_f64,
-                                               [FUNC_EXP] = exp_f64,
-                                               [FUNC_SIGMOID] = sigmoid_f64,
                                                [FUNC_SWISH] = swish_f64};
 
 /* The vector kernel of each function, plus one; 0: none. Its parameters p and q are a and b but for ELU's. */
@@ -215,9 +209,15 @@ static void apply_half(const kernels *k, unary_op op, elem type, const uint16_t 
     float f[BLOCK];
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = n - i < BLOCK ? n - i : BLOCK;
-        elem_to_f32(type, x + i, f, m);
+        if (type == ELEM_F16)
+            k->widen_f16(x + i, f, m);
+        else
+            elem_to_f32(type, x + i, f, m);
         unary_f32(k, op, f, f, m, a, b);
-        elem_from_f32(type, f, y + i, m, false);
+        if (type == ELEM_F16)
+            k->narrow_f16(f, y + i, m);
+        else
+            elem_from_f32(type, f, y + i, m, false);
     }
 }
 
@@ -237,6 +237,8 @@ void unary_apply(const kernels *k, unary_op op, elem type, const void *x, void *
                  float b) {
     if (type == ELEM_F32) {
         unary_f32(k, op, x, y, n, a, b);
+    } else if (type == ELEM_F64 && (op == FUNC_EXP || op == FUNC_TANH || op == FUNC_SIGMOID)) {
+        k->unary64((kernel_unary)(kernel_of[op] - 1), x, y, n);
     } else if (type == ELEM_F64) {
         loops_f64[op](x, y, n, (double)a, (double)b);
     } else if (type == ELEM_F16 || type == ELEM_BF16) {

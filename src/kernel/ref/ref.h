@@ -44,6 +44,7 @@ void top_k_ref(const float *x, size_t n, size_t k, uint32_t *index, float *value
 void exp_ref(const float *x, float *y, size_t n);
 void softmax_ref(const float *x, float *y, size_t n);
 void gemm64_tile_ref(const gemm64_tile *t, size_t rows, size_t columns);
+void unary64_ref(kernel_unary f, const double *x, double *y, size_t n);
 void vector_matrix_ref(const float *a, const float *b, size_t ldb, size_t k, size_t n, float *y);
 void widen_f16_ref(const uint16_t *x, float *y, size_t n);
 void narrow_f16_ref(const float *x, uint16_t *y, size_t n);
