@@ -100,6 +100,8 @@ case("upsample_7_linear", "Upsample", 7, [f32(1, 2, 3, 4)], scales=[1.0, 1.0, 2.
 case("upsample_9_linear", "Upsample", 9, [f32(1, 2, 3, 4), np.float32([1, 1, 2, 1.5])], constant=[1], mode="linear")
 case("resize_10_nearest_down", "Resize", 10, [f32(1, 2, 7, 9), np.float32([1, 1, 0.6, 0.7])], mode="nearest")
 case("resize_10_nearest_up", "Resize", 10, [f32(1, 2, 7, 9), np.float32([1, 1, 1.6, 2.3])], mode="nearest")
+for _t in ("half_pixel", "align_corners", "asymmetric"):
+    case(f"resize_13_wide_{_t}", "Resize", 13, [f32(2, 3, 5, 200), None, np.float32([1, 1, 2, 2.5])], mode="linear", coordinate_transformation_mode=_t)
 case("resize_10_linear", "Resize", 10, [f32(1, 2, 7, 9), np.float32([1, 1, 0.6, 1.7])], mode="linear")
 for mode in ("nearest", "linear", "cubic"):
     for t in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):

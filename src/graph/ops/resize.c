@@ -503,7 +503,10 @@ static status run_axes(op_run *r, const resize_state *st, const resize_plan *p, 
         return CHURON_OK;
     }
     const void *from = x;
-    for (size_t a = 0; a < p->rank; a++) {
+    /* An innermost axis that grows goes first: the others are cheaper, line by line. */
+    const bool backward = p->out[p->rank - 1] > p->in[p->rank - 1];
+    for (size_t step = 0; step < p->rank; step++) {
+        const size_t a = backward ? p->rank - 1 - step : step;
         if (!p->active[a]) continue;
         axis_table t;
         TRY(make_table(r, st, p, a, &t, err));
@@ -522,7 +525,9 @@ static status run_axes(op_run *r, const resize_state *st, const resize_plan *p, 
             TRY(run_scratch(r, total, &j.y, err));
         }
         double ns = (double)(outer * t.out) * (double)inner * (double)t.taps * 0.5;
-        if (inner == 1)
+        if (inner == 1 && t.taps == 2 && !t.outside && t.in <= UINT32_MAX)
+            run_parallel(r, outer, ns, work == ELEM_F64 ? resize_pairs_f64 : resize_pairs_f32, &j);
+        else if (inner == 1)
             run_parallel(r, outer, ns, work == ELEM_F64 ? resize_lines_f64 : resize_lines_f32, &j);
         else
             run_parallel(r, outer * t.out, ns, work == ELEM_F64 ? resize_rows_f64 : resize_rows_f32, &j);
