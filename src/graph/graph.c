@@ -20,9 +20,9 @@ struct graph {
     onnx_model *owned; /* NULL: the caller's */
     size_t threads;
     uint64_t max_memory;
-    bool described;                        /* without weights: it does not run */
-    onnx_type *input_types, *output_types; /* in the program's memory */
-    graph_rows *rows;                      /* [n_outputs]; likewise */
+    bool described;                                         /* without weights: it does not run */
+    onnx_type *input_types, *output_types, *declared_types; /* in the program's memory */
+    graph_rows *rows;                                       /* [n_outputs]; likewise */
 };
 
 /* Owner: the thread that runs. */
@@ -52,6 +52,27 @@ static status port_types(graph *g, ir_value *const *values, size_t n, onnx_type 
     return CHURON_OK;
 }
 
+/* The file's description does not stay. */
+static status keep_declared(graph *g, error *err) {
+    ir_program *p = &g->program;
+    const ir_graph *m = p->main;
+    g->declared_types = arena_array(&p->memory, m->n_outputs, sizeof *g->declared_types);
+    if (!g->declared_types) return ir_no_memory(err);
+    for (size_t i = 0; i < m->n_outputs; i++) {
+        const onnx_type *t = &m->source->outputs[i].type;
+        onnx_type *to = &g->declared_types[i];
+        *to = (onnx_type){.kind = t->kind, .type = t->type};
+        if (t->kind != ONNX_TENSOR || !t->has_shape) continue;
+        onnx_dim *dims = arena_array(&p->memory, t->rank ? t->rank : 1, sizeof *dims);
+        if (!dims) return ir_no_memory(err);
+        for (size_t k = 0; k < t->rank; k++) dims[k] = (onnx_dim){.value = t->dims[k].value};
+        to->has_shape = true;
+        to->rank = t->rank;
+        to->dims = dims;
+    }
+    return CHURON_OK;
+}
+
 static status load(graph *g, const onnx_model *m, const graph_options *o, bool spend, error *err) {
     ir_program *p = &g->program;
     p->model = spend ? (onnx_model *)(uintptr_t)m : NULL;
@@ -61,6 +82,7 @@ static status load(graph *g, const onnx_model *m, const graph_options *o, bool s
     g->rows = arena_array(&p->memory, p->main->n_outputs + 1, sizeof *g->rows);
     if (!g->rows) return ir_no_memory(err);
     TRY(rows_find(p, g->rows, err));
+    TRY(keep_declared(g, err));
     TRY(passes_run(p, o, err));
     if (!o->describe_only) TRY(weights_pack(p, g->threads, err));
     TRY(exec_plan(p, err));
@@ -156,6 +178,10 @@ bool graph_rows_independent(const graph *g) {
     bool all = true;
     for (size_t i = 0; i < graph_n_outputs(g); i++) all = all && g->rows[i] == ROWS_APART;
     return all;
+}
+
+const onnx_type *graph_output_declared(const graph *g, size_t i) {
+    return &g->declared_types[i];
 }
 
 /* Bytes of a value as far as its shape is known; dimensions that are not count as 1. */

@@ -47,6 +47,9 @@ size_t graph_n_inputs(const graph *g); /* without initializers that are inputs t
 size_t graph_n_outputs(const graph *g);
 graph_port graph_input(const graph *g, size_t i);
 graph_port graph_output(const graph *g, size_t i);
+/* What the file declares of output i, its open dimensions -1 without names. Kind and element type are those
+ * of the port; dimensions are not checked: files are often wrong about them, and run everywhere. */
+const onnx_type *graph_output_declared(const graph *g, size_t i);
 
 /* Of an output, when records lie along the open first dimension of every input. */
 typedef enum graph_rows {

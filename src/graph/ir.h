@@ -174,6 +174,7 @@ struct op_shapes {
     shape_out *out;    /* [n_outputs] */
     uint64_t reads;    /* running: inputs whose elements were looked at, bit by input */
     bool out_of_memory;
+    bool inexact; /* a number was changed to be a dim: values that come of it are not those of the run */
 };
 
 #endif

@@ -35,6 +35,11 @@ typedef int64_t dim;
 static inline bool dim_known(dim d) {
     return d >= DIM_SYMBOL_BASE + ((int64_t)1 << 32);
 }
+/* A number as a position, a step or a size: those that would be taken for symbols become the least number
+ * that is none, which lies as far before every array as they do. Not for data: they would change. */
+static inline dim dim_position(int64_t v) {
+    return dim_known(v) ? v : DIM_SYMBOL_BASE + ((int64_t)1 << 32);
+}
 
 dim dim_fresh(op_shapes *s); /* a new symbol: nothing is known about it (data-dependent dimensions) */
 dim dim_add(op_shapes *s, dim a, dim b);
@@ -194,8 +199,14 @@ bool shapes_running(const op_shapes *s); /* every dimension is a number */
 bool shapes_in(const op_shapes *s, size_t i, size_t *rank, const dim **dims);
 elem shapes_in_type(const op_shapes *s, size_t i);
 /* The elements of an int64 or int32 input that holds a shape, axes, …: false if they are not known (at run
- * time they always are). May be symbols at inference. */
+ * time they always are). May be symbols at inference. Numbers that would be taken for symbols come as
+ * dim_position has them, and then shapes_out_values, whose values must be exact, says nothing. */
 bool shapes_in_values(const op_shapes *s, size_t i, size_t *n, const dim **values);
+/* False: some number was changed to be a dim, by shapes_in_values or by arithmetic that left 62 bits. */
+bool shapes_exact(const op_shapes *s);
+/* shapes_in_values of positions that do not become output values themselves: shapes_out_values is not held
+ * back. */
+bool shapes_in_positions(const op_shapes *s, size_t i, size_t *n, const dim **values);
 /* The elements of an input of any type: the constant at inference, the tensor at run time; NULL if it is not
  * known or absent. */
 const tensor *shapes_in_tensor(const op_shapes *s, size_t i);

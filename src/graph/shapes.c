@@ -59,16 +59,14 @@ static void *temporary(const op_shapes *s, size_t bytes) {
     return p;
 }
 
-/* Elements as dims. Numbers below the range of symbols are as good as the least number: they stand for
- * "before the beginning" in every operator. */
+/* Elements as dims. */
 static bool tensor_values(const op_shapes *s, const tensor *t, size_t *n, const dim **values) {
-    const int64_t least = DIM_SYMBOL_BASE + ((int64_t)1 << 32);
     *n = t->count;
     if (t->type != ELEM_I64 && t->type != ELEM_I32) return false;
     if (t->type == ELEM_I64) {
         const int64_t *data = t->data;
         bool plain = true;
-        for (size_t i = 0; i < t->count; i++) plain = plain && data[i] >= least;
+        for (size_t i = 0; i < t->count; i++) plain = plain && dim_known(data[i]);
         *values = data;
         if (plain) return true;
     }
@@ -76,7 +74,8 @@ static bool tensor_values(const op_shapes *s, const tensor *t, size_t *n, const 
     if (!copy) return false;
     for (size_t i = 0; i < t->count; i++) {
         int64_t v = t->type == ELEM_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
-        copy[i] = v < least ? least : v;
+        copy[i] = dim_position(v);
+        if (copy[i] != v) ((op_shapes *)(uintptr_t)s)->inexact = true;
     }
     *values = copy;
     return true;
@@ -91,6 +90,16 @@ bool shapes_in_values(const op_shapes *s, size_t i, size_t *n, const dim **value
     *n = v->n_known;
     *values = v->known;
     return true;
+}
+
+bool shapes_exact(const op_shapes *s) {
+    return !s->inexact;
+}
+
+bool shapes_in_positions(const op_shapes *s, size_t i, size_t *n, const dim **values) {
+    const bool before = s->inexact, known = shapes_in_values(s, i, n, values);
+    ((op_shapes *)(uintptr_t)s)->inexact = before;
+    return known;
 }
 
 /* ---- outputs ---------------------------------------------------------------------------------------- */
@@ -126,7 +135,7 @@ void shapes_out_type(op_shapes *s, size_t i, elem type) {
 }
 
 void shapes_out_values(op_shapes *s, size_t i, size_t n, const dim *values) {
-    if (s->exec || i >= s->node->n_outputs || n > OP_MAX_VALUES) return;
+    if (s->exec || s->inexact || i >= s->node->n_outputs || n > OP_MAX_VALUES) return;
     dim *copy = temporary(s, n * sizeof *copy);
     if (!copy) return;
     if (n) memcpy(copy, values, n * sizeof *copy);
@@ -178,25 +187,30 @@ dim dim_fresh(op_shapes *s) {
 /* Sums and products that leave 62 bits are as large as any: no shape is that big, shapes_out refuses them. */
 static const int64_t most = INT64_MAX / 4;
 
-static int64_t clamp(int64_t v) {
-    return v > most ? most : v < -most ? -most : v;
+static int64_t clamp(op_shapes *s, int64_t v) {
+    if (v >= -most && v <= most) return v;
+    s->inexact = true;
+    return v > most ? most : -most;
 }
 
 dim dim_add(op_shapes *s, dim a, dim b) {
-    if (dim_known(a) && dim_known(b)) return clamp(clamp(a) + clamp(b));
+    if (dim_known(a) && dim_known(b)) return clamp(s, clamp(s, a) + clamp(s, b));
     return s->exec ? dim_fresh(s) : symbols_add(&s->program->symbols, a, b);
 }
 
 dim dim_sub(op_shapes *s, dim a, dim b) {
-    if (dim_known(a) && dim_known(b)) return clamp(clamp(a) - clamp(b));
+    if (dim_known(a) && dim_known(b)) return clamp(s, clamp(s, a) - clamp(s, b));
     return s->exec ? dim_fresh(s) : symbols_sub(&s->program->symbols, a, b);
 }
 
 dim dim_mul(op_shapes *s, dim a, dim b) {
     if (a == 0 || b == 0) return 0;
     if (dim_known(a) && dim_known(b)) {
-        int64_t x = clamp(a), y = clamp(b), size_x = x < 0 ? -x : x, size_y = y < 0 ? -y : y;
-        if (size_x > most / size_y) return (x < 0) == (y < 0) ? most : -most;
+        int64_t x = clamp(s, a), y = clamp(s, b), size_x = x < 0 ? -x : x, size_y = y < 0 ? -y : y;
+        if (size_x > most / size_y) {
+            s->inexact = true;
+            return (x < 0) == (y < 0) ? most : -most;
+        }
         return x * y;
     }
     return s->exec ? dim_fresh(s) : symbols_mul(&s->program->symbols, a, b);

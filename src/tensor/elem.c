@@ -220,8 +220,14 @@ static int64_t to_i64(double v) {
     return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
 }
 
+/* By way of 32 bits, for the types of at most so many but uint32: the least int32 in place of the int64. */
+static int32_t to_i32(double v) {
+    return v > -0x1p31 - 1 && v < 0x1p31 ? (int32_t)v : INT32_MIN;
+}
+
+/* From 2^63 on the distance to 2^63 is converted, and is 0 where it does not fit. */
 static uint64_t to_u64(double v) {
-    return v >= 0x1p63 && v < 0x1p64 ? (uint64_t)v : (uint64_t)to_i64(v);
+    return v < 0x1p63 || v != v ? (uint64_t)to_i64(v) : v < 0x1p64 ? (uint64_t)v : 0;
 }
 
 static int8_t sign_extend(uint64_t v, unsigned bits) {
@@ -248,12 +254,12 @@ void elem_from_f64(elem e, const double *from, void *to, size_t n, bool saturate
     case ELEM_F16:
     case ELEM_BF16: LOOP_FROM(uint16_t, encode_small(f, v, false)); break;
     case ELEM_BOOL: LOOP_FROM(uint8_t, v != 0); break;
-    case ELEM_U8: LOOP_FROM(uint8_t, to_i64(v)); break;
-    case ELEM_I8: LOOP_FROM(int8_t, to_i64(v)); break;
-    case ELEM_U16: LOOP_FROM(uint16_t, to_i64(v)); break;
-    case ELEM_I16: LOOP_FROM(int16_t, to_i64(v)); break;
+    case ELEM_U8: LOOP_FROM(uint8_t, to_i32(v)); break;
+    case ELEM_I8: LOOP_FROM(int8_t, to_i32(v)); break;
+    case ELEM_U16: LOOP_FROM(uint16_t, to_i32(v)); break;
+    case ELEM_I16: LOOP_FROM(int16_t, to_i32(v)); break;
     case ELEM_U32: LOOP_FROM(uint32_t, to_i64(v)); break;
-    case ELEM_I32: LOOP_FROM(int32_t, to_i64(v)); break;
+    case ELEM_I32: LOOP_FROM(int32_t, to_i32(v)); break;
     case ELEM_U64: LOOP_FROM(uint64_t, to_u64(v)); break;
     case ELEM_I64: LOOP_FROM(int64_t, to_i64(v)); break;
     case ELEM_U4: LOOP_FROM(uint8_t, to_i64(v) & 15); break;

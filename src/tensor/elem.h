@@ -70,9 +70,12 @@ typedef uint64_t elem_set;
 #define ELEMS_ALL     ((((elem_set)1 << ELEM_COUNT) - 1) & ~(elem_set)1)
 
 /* Conversions of n elements. To f64: every real type (bool 0/1), exact but for 64-bit integers beyond 2^53.
- * From f64: rounds to nearest even for float types; integers truncate toward zero, wrap out of range as C's
- * conversion through int64 does; `saturate` as ONNX's Cast means it for float8 (and always for float4/6).
- * Not for strings and complex. */
+ * From f64: rounds to nearest even for float types; integers truncate toward zero. What the type does not
+ * hold, where C leaves it undefined, is as x86 and ONNX Runtime have it: int32 and narrower types of 8 and 16
+ * bits go through int32, where NaN and what does not fit are INT32_MIN, and keep its low bits; int64 is
+ * INT64_MIN then; uint32 keeps the low bits of that int64; uint64 is 2^63 for NaN and below -2^63, 0 from
+ * 2^64 on; `saturate` as ONNX's Cast means it for float8 (and always for float4/6). Not for strings and
+ * complex. */
 void elem_to_f64(elem e, const void *from, double *to, size_t n);
 void elem_from_f64(elem e, const double *from, void *to, size_t n, bool saturate);
 /* The same through f32, for float types of at most 32 bits: the usual way for f16 and bf16 arithmetic. */

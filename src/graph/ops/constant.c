@@ -122,7 +122,9 @@ static status fill_propagate(op_shapes *s, error *err) {
     dim count = n ? values[0] : 1;
     if (!dim_known(count) || count < 0 || count > OP_MAX_VALUES) return CHURON_OK;
     dim filled[OP_MAX_VALUES];
-    for (int64_t i = 0; i < count; i++) filled[i] = *(const int64_t *)t->data;
+    const int64_t fill = *(const int64_t *)t->data;
+    if (!dim_known(fill)) return CHURON_OK; /* it would be taken for a symbol */
+    for (int64_t i = 0; i < count; i++) filled[i] = fill;
     shapes_out_values(s, 0, (size_t)count, filled);
     return CHURON_OK;
 }

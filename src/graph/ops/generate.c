@@ -34,6 +34,7 @@ static status infer_range(op_shapes *s, error *err) {
             count = dim_max(s, 0, dim_div_ceil(s, dim_sub(s, *v[1], *v[0]), delta));
         else if (delta > INT32_MIN)
             count = dim_max(s, 0, dim_div_ceil(s, dim_sub(s, *v[0], *v[1]), -delta));
+        if (!shapes_exact(s)) count = dim_fresh(s);
     }
     return shapes_out(s, 0, 1, &count, err);
 }

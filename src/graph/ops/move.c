@@ -20,12 +20,8 @@ size_t dims_product(const int64_t *dims, size_t from, size_t to) {
     return n;
 }
 
-/* Numbers at the far end of int64 stand for symbols among dimensions (op.h): as indices and steps they mean
- * the same as any other number that lies before every array. */
 int64_t index_at(const tensor *t, size_t i) {
-    const int64_t least = DIM_SYMBOL_BASE + ((int64_t)1 << 32);
-    const int64_t v = t->type == ELEM_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
-    return v < least ? least : v;
+    return t->type == ELEM_I32 ? ((const int32_t *)t->data)[i] : ((const int64_t *)t->data)[i];
 }
 
 /* Merges neighbours that are walked as one and drops dimensions of size 1. False if there is nothing. */

@@ -38,7 +38,7 @@ static status copy_ints(op_node *n, const char *name, pad_state *s, error *err) 
     if (s->n == 0) return CHURON_OK;
     s->pads = mem_calloc(s->n, sizeof *v);
     if (s->pads == NULL) return error_no_memory(err, name, s->n * sizeof *v);
-    memcpy(s->pads, v, s->n * sizeof *v);
+    for (size_t i = 0; i < s->n; i++) s->pads[i] = dim_position(v[i]);
     return CHURON_OK;
 }
 
@@ -232,7 +232,7 @@ static status run_pad(op_run *r, error *err) {
     if (n > 2 * TENSOR_MAX_RANK || (axes && axes->count > TENSOR_MAX_RANK))
         return run_error(r, err, CHURON_LIMIT, "pads: expected at most %d numbers, got %zu",
                          2 * TENSOR_MAX_RANK, n);
-    for (size_t i = 0; i < n; i++) list[i] = pads ? index_at(pads, i) : s->pads[i];
+    for (size_t i = 0; i < n; i++) list[i] = pads ? dim_position(index_at(pads, i)) : s->pads[i];
     for (size_t i = 0; axes && i < axes->count; i++) axis_list[i] = index_at(axes, i);
     TRY(spread(run_node(r), x->rank, list, n, axes ? axis_list : NULL, axes ? axes->count : 0, before, after,
                err));

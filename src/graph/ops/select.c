@@ -168,6 +168,9 @@ static status infer_one_hot(op_shapes *s, error *err) {
     return shapes_out(s, 0, rank + 1, out, err);
 }
 
+/* No tensor has so many elements; below it doubles are exact. */
+#define DEPTH_LIMIT 1e12
+
 static status run_one_hot(op_run *r, error *err) {
     const select_state *s = run_state(r);
     const tensor *x = run_in(r, 0), *depth_in = run_in(r, 1), *pair = run_in(r, 2);
@@ -178,8 +181,9 @@ static status run_one_hot(op_run *r, error *err) {
                          depth_in->count, pair->count);
     double wide;
     elem_to_f64(depth_in->type, depth_in->data, &wide, 1);
-    if (!(wide >= 0 && wide < 1e12))
-        return run_error(r, err, CHURON_INVALID, "depth: expected 0 to 1e+12, got %.17g", wide);
+    if (!(wide >= 0 && wide < DEPTH_LIMIT))
+        return run_error(r, err, wide >= 0 ? CHURON_LIMIT : CHURON_INVALID,
+                         "depth: expected 0 or more and less than %.0f, got %.17g", DEPTH_LIMIT, wide);
     int64_t depth = (int64_t)wide, dims[TENSOR_MAX_RANK];
     for (size_t d = 0, k = 0; d <= x->rank; d++) dims[d] = d == axis ? depth : x->dims[k++];
     size_t count;

@@ -29,7 +29,7 @@ static status copy_list(op_node *n, const char *name, bool required, int64_t *to
     if (*count > TENSOR_MAX_RANK)
         return op_error(n, err, CHURON_LIMIT, "%s: expected at most %d numbers, got %zu", name,
                         TENSOR_MAX_RANK, *count);
-    for (size_t i = 0; i < *count; i++) to[i] = v[i];
+    for (size_t i = 0; i < *count; i++) to[i] = dim_position(v[i]);
     return CHURON_OK;
 }
 
@@ -144,7 +144,7 @@ static void lists_in_shapes(const op_shapes *s, slice_lists *l) {
     size_t n[4] = {0};
     const dim *v[4];
     for (size_t k = 0; k < 4; k++)
-        if (!op_has_input(node, k + 1) || !shapes_in_values(s, k + 1, &n[k], &v[k])) v[k] = NULL;
+        if (!op_has_input(node, k + 1) || !shapes_in_positions(s, k + 1, &n[k], &v[k])) v[k] = NULL;
     for (size_t k = 0; k < 4; k++)
         if (v[k]) l->n = n[k];
     /* Lists of different lengths are reported when it runs. */
@@ -245,7 +245,7 @@ static status run_slice(op_run *r, error *err) {
                 return run_error(r, err, CHURON_INVALID, "input %zu: expected %zu numbers, got %zu", k + 1,
                                  l.n, t->count);
             l.n = t->count;
-            for (size_t i = 0; i < t->count; i++) lists[k][i] = index_at(t, i);
+            for (size_t i = 0; i < t->count; i++) lists[k][i] = dim_position(index_at(t, i));
             *to[k] = lists[k];
         }
         l.axes_given = l.axes != NULL;
