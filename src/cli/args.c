@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 40, HELP_COLUMN = 26 };
+enum { NAME_MAX_LEN = 40, HELP_COLUMN = 26, OPTIONS_MAX = 128 };
 
 void args_list_free(arg_list *l) {
     mem_free(l->items);
@@ -291,9 +291,25 @@ static arg_outcome report_unknown(const arg_command *c, const arg_option *common
     return ARGS_WRONG;
 }
 
+/* Of two values the first would be lost; lists and flags may be given again. */
+static arg_outcome refuse_again(const arg_command *c, const arg_option *o, const arg_option **seen) {
+    size_t i = 0;
+    if (o->kind == ARG_LIST || o->kind == ARG_FLAG) return ARGS_RUN;
+    while (i < OPTIONS_MAX && seen[i] && seen[i] != o) i++;
+    if (i == OPTIONS_MAX) return ARGS_RUN;
+    if (!seen[i]) {
+        seen[i] = o;
+        return ARGS_RUN;
+    }
+    char field[NAME_MAX_LEN + 8];
+    snprintf(field, sizeof field, "--%s", o->name);
+    (void)args_wrong(c, field, "it once", "it again");
+    return ARGS_WRONG;
+}
+
 /* One option at argv[*at]; moves *at past its value. */
-static arg_outcome parse_option(const arg_command *c, const arg_option *common, int argc, char **argv,
-                                int *at) {
+static arg_outcome parse_option(const arg_command *c, const arg_option *common, const arg_option **seen,
+                                int argc, char **argv, int *at) {
     const char *word = argv[*at];
     const arg_option *o;
     const char *value = NULL;
@@ -315,6 +331,7 @@ static arg_outcome parse_option(const arg_command *c, const arg_option *common, 
         if (*at + 1 >= argc) return wrong_value(c, o->name, "a value", NULL);
         value = argv[++*at];
     }
+    if (refuse_again(c, o, seen) != ARGS_RUN) return ARGS_WRONG;
     return set_value(c, o, value);
 }
 
@@ -337,6 +354,7 @@ static arg_outcome check_count(const arg_command *c, size_t n, char **args) {
 arg_outcome args_parse(const arg_command *c, int argc, char **argv, arg_common *common, char **args,
                        size_t *n_args) {
     arg_option table[N_COMMON];
+    const arg_option *seen[OPTIONS_MAX] = {NULL};
     bool help = false, version = false, options_ended = false;
     common_table(table, common, &help, &version);
     size_t n = 0;
@@ -346,7 +364,7 @@ arg_outcome args_parse(const arg_command *c, int argc, char **argv, arg_common *
             args[n++] = word;
         } else if (strcmp(word, "--") == 0) {
             options_ended = true;
-        } else if (parse_option(c, table, argc, argv, &i) != ARGS_RUN) {
+        } else if (parse_option(c, table, seen, argc, argv, &i) != ARGS_RUN) {
             return ARGS_WRONG;
         }
     }

@@ -9,12 +9,40 @@
 
 static bool reader_gone, write_failed;
 
+static bool is_printed(unsigned char c) {
+    return c >= 0x20 && c != 0x7f;
+}
+
+/* U+0080 to U+009F: terminals take them as ESC and a letter. */
+static bool is_c1(const char *at) {
+    return (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] >= 0x80 && (unsigned char)at[1] < 0xa0;
+}
+
+void cli_text(str *out, const char *text, size_t most) {
+    for (const char *at = text; *at && (size_t)(at - text) < most; at++) {
+        if (*at == '\n' || *at == '\t' || *at == '\r') {
+            str_cat(out, *at == '\n' ? "\\n" : *at == '\t' ? "\\t" : "\\r");
+        } else if (is_c1(at)) {
+            str_fmt(out, "\\x%02x", (unsigned char)*++at);
+        } else if (!is_printed((unsigned char)*at)) {
+            str_fmt(out, "\\x%02x", (unsigned char)*at);
+        } else {
+            str_put(out, *at);
+        }
+    }
+}
+
 static void print_line(const char *prefix, const char *fmt, va_list ap) {
     char line[1024];
     int n = vsnprintf(line, sizeof line, fmt, ap);
     if (n < 0) line[0] = '\0';
     for (char *at = line; *at; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f) *at = '?';
+        if (is_c1(at)) {
+            *at++ = '?';
+            *at = '?';
+        } else if (!is_printed((unsigned char)*at)) {
+            *at = '?';
+        }
     }
     fprintf(stderr, "%s%s\n", prefix, line);
 }

@@ -18,6 +18,9 @@ int cli_fail(const char *command, const error *err);
 int cli_refuse(const char *command, const error *err);
 /* "412 bytes", "3.1 kB", "98.4 MB", "1.6 GB" (powers of 1000) into buf, which is returned. */
 const char *cli_size(uint64_t bytes, char buf[CLI_SIZE]);
+/* Appends text of a file (at most `most` bytes of it) for a terminal: backslashes stay, control characters,
+ * those of C1 too, come as \n, \t, \x1b, …, so that names neither break lines nor steer the terminal. */
+void cli_text(str *out, const char *text, size_t most);
 /* Puts "PATH: " before the message unless that names the file already. */
 void cli_name_file(error *err, const char *path);
 /* A line on stderr unless `quiet`. */

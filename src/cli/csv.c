@@ -69,6 +69,21 @@ static status add_line(csv *c, size_t line, error *err) {
     return CHURON_OK;
 }
 
+static status check_text(const csv *c, const char *path, size_t line, size_t column, error *err) {
+    const char *cell = c->cells[c->n_cells - 1];
+    const size_t n = strlen(cell), at = utf8_validate(cell, n);
+    if (at == n) return CHURON_OK;
+    const unsigned byte = (unsigned char)cell[at];
+    if (column < c->n_columns) { /* the header has been read */
+        return error_set(err, CHURON_INVALID,
+                         "%s: line %zu, column '%.80s': expected UTF-8 text, got byte 0x%02x at byte %zu",
+                         path, line, c->cells[column], byte, at + 1);
+    }
+    return error_set(err, CHURON_INVALID,
+                     "%s: line %zu, cell %zu: expected UTF-8 text, got byte 0x%02x at byte %zu", path, line,
+                     column + 1, byte, at + 1);
+}
+
 /* The cells of a row at *p; *line, where it begins, becomes that of the next. */
 static status read_row(csv *c, const char *path, char **p, size_t *line, error *err) {
     const size_t before = c->n_cells, begun = *line;
@@ -86,6 +101,7 @@ static status read_row(csv *c, const char *path, char **p, size_t *line, error *
                 "%s: line %zu: expected a cell whose quotes are closed right before the comma, got '%.40s'",
                 path, begun, cell);
         TRY(add_cell(c, cell, err));
+        TRY(check_text(c, path, begun, c->n_cells - 1 - before, err));
     } while (end == ',');
     *line += 1;
     const size_t n = c->n_cells - before;

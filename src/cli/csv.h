@@ -13,7 +13,7 @@ typedef struct csv {
 } csv;
 
 /* Cells may have line feeds in quotes. Every row must have as many cells as the first; empty lines are
- * skipped ("" is a cell). Errors name path and line. */
+ * skipped ("" is a cell). Cells that are no UTF-8 are refused. Errors name path and line. */
 MUST_USE status csv_read(csv *c, const char *path, error *err);
 void csv_free(csv *c);
 /* The column with this header, or n_columns. */

@@ -183,7 +183,9 @@ static void put_slowest(graph_bench *b, double all) {
             json_out_double(&b->json, "peak_fraction", fraction(b, n->operations, each));
             json_out_end_object(&b->json);
         } else {
-            str_fmt(&b->text, "  %8.4f ms %5.1f %%  %s '%.80s'", each * 1e3, 100 * part, n->op, n->name);
+            str_fmt(&b->text, "  %8.4f ms %5.1f %%  %s '", each * 1e3, 100 * part, n->op);
+            cli_text(&b->text, n->name, 80);
+            str_put(&b->text, '\'');
             if (n->operations > 0)
                 str_fmt(&b->text, ", %.0f %% of peak", 100 * fraction(b, n->operations, each));
             str_put(&b->text, '\n');

@@ -7,6 +7,9 @@
 
 /* "float32 [N, 3, 224, 224]" */
 void graph_type_text(const onnx_type *t, str *out);
+/* Says on stderr, unless quiet, where output i has other dimensions than the file declares. False: as
+ * declared. */
+bool graph_note_declared(const char *command, const graph *g, size_t i, const onnx_type *got, bool quiet);
 /* Members dtype and shape (or what else describes it) of an object that is open. */
 void graph_type_json(json_out *j, const onnx_type *t);
 

@@ -37,13 +37,20 @@ status graph_inputs_read(const graph *g, const arg_list *files, value *inputs, e
 }
 
 /* "1x3x224x224"; nothing: a scalar. */
-static status read_shape(const char *text, const char *whole, int64_t *dims, size_t *rank, error *err) {
+static status read_shape(const char *text, const char *name, int64_t *dims, size_t *rank, error *err) {
     *rank = 0;
     for (const char *p = text; *p || p > text;) {
         const size_t digits = strspn(p, "0123456789");
-        if (digits == 0 || digits > 18 || *rank == TENSOR_MAX_RANK || (p[digits] && p[digits] != 'x')) {
-            return error_set(err, CHURON_INVALID, "field --shape: expected NAME=1x3x224x224%s, got '%.80s'",
-                             digits > 18 ? " with dimensions of at most 18 digits" : "", whole);
+        if (*rank == TENSOR_MAX_RANK)
+            return error_set(err, CHURON_INVALID,
+                             "field --shape: input '%.80s': expected at most %d dimensions, got more", name,
+                             TENSOR_MAX_RANK);
+        if (digits == 0 || digits > 18 || (p[digits] && p[digits] != 'x')) {
+            return error_set(
+                err, CHURON_INVALID,
+                "field --shape: input '%.80s': expected dimensions such as 1x3x224x224, each of 1 "
+                "to 18 digits, got '%.*s' as dimension %zu",
+                name, (int)(strcspn(p, "x") < 40 ? strcspn(p, "x") : 40), p, *rank);
         }
         dims[(*rank)++] = strtoll(p, NULL, 10);
         if (!p[digits]) break;
@@ -61,7 +68,7 @@ static status given_shape(const arg_list *shapes, const char *name, int64_t *dim
         if (*given)
             return error_set(err, CHURON_INVALID,
                              "field --shape: expected each input once, got '%.80s' again", name);
-        TRY(read_shape(equals + 1, text, dims, rank, err));
+        TRY(read_shape(equals + 1, name, dims, rank, err));
         *given = true;
     }
     return CHURON_OK;
@@ -110,7 +117,11 @@ static status make_up(const graph_port *p, const graph_inputs_options *o, uint64
         rank = k + 1;
     }
     tensor t;
-    TRY(tensor_alloc(&t, p->type->type, rank, dims, err));
+    const status st = tensor_alloc(&t, p->type->type, rank, dims, err);
+    if (st != CHURON_OK) {
+        error_prefix(err, "input '%.80s'", p->name);
+        return st;
+    }
     fill(&t, random);
     *out = value_of_tensor(t);
     return CHURON_OK;

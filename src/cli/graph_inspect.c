@@ -248,7 +248,9 @@ static void add_ports(str *out, const graph_inspection *in, bool outputs) {
     for (size_t i = 0; i < n_ports(in, outputs); i++) {
         graph_port p;
         if (!port_at(in, outputs, i, &p)) continue;
-        str_fmt(out, "%-16s%s: ", outputs ? "output" : "input", p.name);
+        str_fmt(out, "%-16s", outputs ? "output" : "input");
+        cli_text(out, p.name, SIZE_MAX);
+        str_cat(out, ": ");
         graph_type_text(p.type, out);
         str_put(out, '\n');
     }
@@ -258,18 +260,26 @@ static int print_text(const graph_inspection *in) {
     const onnx_model *m = in->m;
     str out = {0};
     const char *slash = strrchr(in->path, '/');
-    str_fmt(&out, "%-16s%s, ONNX IR %" PRId64 ", operator set %" PRId64 ", ", "file",
-            slash ? slash + 1 : in->path, m->ir_version, main_opset(m));
+    str_fmt(&out, "%-16s", "file");
+    cli_text(&out, slash ? slash + 1 : in->path, SIZE_MAX);
+    str_fmt(&out, ", ONNX IR %" PRId64 ", operator set %" PRId64 ", ", m->ir_version, main_opset(m));
     add_bytes(&out, m->file_bytes);
-    str_fmt(&out, "\n%-16s%s%s%s, %" PRIu64 " parameters\n", "model", m->graph.name,
-            m->producer_name && m->producer_name[0] ? " by " : "", m->producer_name ? m->producer_name : "",
-            in->parameters);
-    str_fmt(&out, "%-16s%s%s\n", "runs", in->g ? "yes" : "no: ", in->g ? "" : in->why_not.message);
+    str_fmt(&out, "\n%-16s", "model");
+    cli_text(&out, m->graph.name, SIZE_MAX);
+    if (m->producer_name && m->producer_name[0]) {
+        str_cat(&out, " by ");
+        cli_text(&out, m->producer_name, SIZE_MAX);
+    }
+    str_fmt(&out, ", %" PRIu64 " parameters\n%-16s%s", in->parameters, "runs", in->g ? "yes" : "no: ");
+    if (!in->g) cli_text(&out, in->why_not.message, SIZE_MAX);
+    str_put(&out, '\n');
     add_ports(&out, in, false);
     add_ports(&out, in, true);
     str_fmt(&out, "%-16s", "operators");
-    for (size_t i = 0; i < in->n_ops; i++)
-        str_fmt(&out, "%s%zu × %s", i ? ", " : "", in->ops[i].n, in->ops[i].op);
+    for (size_t i = 0; i < in->n_ops; i++) {
+        str_fmt(&out, "%s%zu × ", i ? ", " : "", in->ops[i].n);
+        cli_text(&out, in->ops[i].op, SIZE_MAX);
+    }
     str_put(&out, '\n');
     if (in->g) {
         add_providers(&out, in);
@@ -281,11 +291,12 @@ static int print_text(const graph_inspection *in) {
         add_bytes(&out, s.activations);
         str_cat(&out, s.activations_known ? "\n" : " and what depends on the inputs' sizes\n");
     }
-    for (size_t i = 0; i < m->n_metadata; i++)
-        str_fmt(&out, "  %.60s = %.200s\n", m->metadata[i].key, m->metadata[i].value);
-    for (size_t i = 0; i < out.len; i++) { /* text of the file: no control characters on a terminal */
-        if (((unsigned char)out.data[i] < 0x20 && out.data[i] != '\n') || out.data[i] == 0x7f)
-            out.data[i] = '?';
+    for (size_t i = 0; i < m->n_metadata; i++) {
+        str_cat(&out, "  ");
+        cli_text(&out, m->metadata[i].key, 60);
+        str_cat(&out, " = ");
+        cli_text(&out, m->metadata[i].value, 200);
+        str_put(&out, '\n');
     }
     error err;
     int code = EXIT_NO;
@@ -323,6 +334,8 @@ static int inspect_graph(const char *model, const arg_common *common, provider_c
     if (st == CHURON_NO_MEMORY || in.failed) TRY_GOTO(error_no_memory(&err, "graph", 0));
     st = CHURON_OK;
     if (in.n_ops) qsort(in.ops, in.n_ops, sizeof *in.ops, by_count);
+    for (size_t i = 0; in.g && i < graph_n_outputs(in.g); i++)
+        (void)graph_note_declared("inspect", in.g, i, graph_output(in.g, i).type, common->quiet);
     code = common->json ? print_json(&in) : print_text(&in);
 cleanup:
     if (st != CHURON_OK) code = usage ? cli_fail("inspect", &err) : cli_refuse("inspect", &err);

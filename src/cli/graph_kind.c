@@ -98,7 +98,7 @@ void graph_type_text(const onnx_type *t, str *out) {
             if (t->dims[i].value >= 0) {
                 str_fmt(out, "%" PRId64, t->dims[i].value);
             } else {
-                str_cat(out, t->dims[i].param ? t->dims[i].param : "?");
+                cli_text(out, t->dims[i].param ? t->dims[i].param : "?", SIZE_MAX);
             }
         }
         str_put(out, ']');
@@ -114,6 +114,25 @@ void graph_type_text(const onnx_type *t, str *out) {
         break;
     default: str_cat(out, "unknown");
     }
+}
+
+bool graph_note_declared(const char *command, const graph *g, size_t i, const onnx_type *got, bool quiet) {
+    const onnx_type *declared = graph_output_declared(g, i);
+    if (!declared->has_shape || got->kind != ONNX_TENSOR || !got->has_shape) return false;
+    bool other = declared->rank != got->rank;
+    for (size_t k = 0; !other && k < got->rank; k++) {
+        const int64_t a = declared->dims[k].value, b = got->dims[k].value;
+        other = a >= 0 && b >= 0 && a != b;
+    }
+    if (!other) return false;
+    str was = {0}, is = {0};
+    graph_type_text(declared, &was);
+    graph_type_text(got, &is);
+    cli_note(quiet, "note: %s: output '%.80s': the file declares %.200s, it is %.200s", command,
+             graph_output(g, i).name, str_cstr(&was), str_cstr(&is));
+    str_free(&was);
+    str_free(&is);
+    return true;
 }
 
 void graph_type_json(json_out *j, const onnx_type *t) {

@@ -34,6 +34,7 @@ typedef struct graph_run_request {
     str text;
     size_t n_records;
     bool several; /* records are given: files are named by number */
+    bool *noted;  /* [graph_n_outputs] that it is not as declared */
     double load_s, run_s, timeout;
 } graph_run_request;
 
@@ -44,7 +45,7 @@ static void clear_values(value *v, size_t n) {
 }
 
 static char of_file_name(char c) {
-    return (unsigned char)c < 0x20 || strchr("/\\:*?\"<>|", c) ? '_' : c;
+    return (unsigned char)c < 0x20 || c == 0x7f || strchr("/\\:*?\"<>|", c) ? '_' : c;
 }
 
 /* Does an output before it get the same name of a file? */
@@ -59,16 +60,25 @@ static bool name_is_taken(const graph *g, size_t output) {
     return false;
 }
 
-static status write_npy(const graph_run_request *r, size_t output, const tensor *t, str *path, error *err) {
+static status value_bytes(const value *v, str *bytes, error *err) {
+    if (v->kind == VALUE_TENSOR) return npy_write(&v->t, bytes, err);
+    json_out j = json_out_begin(bytes);
+    record_write(&j, NULL, v);
+    str_put(bytes, '\n');
+    return str_check(bytes, err);
+}
+
+/* A tensor as NAME.npy, other values as NAME.json. */
+static status write_file(const graph_run_request *r, size_t output, const value *v, str *path, error *err) {
     str_clear(path);
     str_fmt(path, "%s/", r->output_dir);
     if (r->several) str_fmt(path, "%zu_", r->n_records - 1);
     for (const char *p = graph_output(r->g, output).name; *p; p++) str_put(path, of_file_name(*p));
     if (name_is_taken(r->g, output)) str_fmt(path, "_%zu", output);
-    str_cat(path, ".npy");
+    str_cat(path, v->kind == VALUE_TENSOR ? ".npy" : ".json");
     str bytes = {0};
     status st = str_check(path, err);
-    if (st == CHURON_OK) st = npy_write(t, &bytes, err);
+    if (st == CHURON_OK) st = value_bytes(v, &bytes, err);
     FILE *f = st == CHURON_OK ? fopen(path->data, "wb") : NULL;
     if (st == CHURON_OK && (!f || fwrite(bytes.data, 1, bytes.len, f) != bytes.len)) {
         st = error_set(err, CHURON_IO, "%s: cannot write: %s", path->data, strerror(errno));
@@ -81,7 +91,8 @@ static status write_npy(const graph_run_request *r, size_t output, const tensor 
 
 /* "probabilities  float32 [1, 3]  [[0.1, 0.2, 0.7]]" */
 static void show_value(str *out, const char *name, const value *v) {
-    str_fmt(out, "%s: ", name);
+    cli_text(out, name, SIZE_MAX);
+    str_cat(out, ": ");
     if (v->kind == VALUE_TENSOR) {
         str_fmt(out, "%s [", elem_name(v->t.type));
         for (size_t i = 0; i < v->t.rank; i++) str_fmt(out, "%s%" PRId64, i ? ", " : "", v->t.dims[i]);
@@ -100,13 +111,24 @@ static void show_value(str *out, const char *name, const value *v) {
     str_put(out, '\n');
 }
 
+static void note_declared(graph_run_request *r, size_t i) {
+    const value *v = &r->outputs[i];
+    if (v->kind != VALUE_TENSOR || r->noted[i]) return;
+    onnx_dim dims[TENSOR_MAX_RANK];
+    for (size_t k = 0; k < v->t.rank; k++) dims[k] = (onnx_dim){.value = v->t.dims[k]};
+    const onnx_type got = {
+        .kind = ONNX_TENSOR, .type = v->t.type, .has_shape = true, .rank = v->t.rank, .dims = dims};
+    r->noted[i] = graph_note_declared("run", r->g, i, &got, r->common.quiet);
+}
+
 static status give_output(graph_run_request *r, size_t i, error *err) {
     const char *name = graph_output(r->g, i).name;
     const value *v = &r->outputs[i];
     str path = {0};
     status st = CHURON_OK;
-    bool to_file = r->output_dir && v->kind == VALUE_TENSOR;
-    if (to_file) st = write_npy(r, i, &v->t, &path, err);
+    const bool to_file = r->output_dir != NULL;
+    note_declared(r, i);
+    if (to_file) st = write_file(r, i, v, &path, err);
     if (st == CHURON_OK && r->common.json) {
         if (to_file) {
             json_out_object(&r->out, name);
@@ -117,7 +139,11 @@ static status give_output(graph_run_request *r, size_t i, error *err) {
         }
     } else if (st == CHURON_OK) {
         show_value(&r->text, name, v);
-        if (to_file) str_fmt(&r->text, "  written to %s\n", path.data);
+        if (to_file) {
+            str_cat(&r->text, "  written to ");
+            cli_text(&r->text, path.data, SIZE_MAX);
+            str_put(&r->text, '\n');
+        }
     }
     str_free(&path);
     return st;
@@ -216,6 +242,24 @@ static status run_lines(graph_run_request *r, const str *text, const char *path,
     return CHURON_OK;
 }
 
+/* Records a line, rather than one text: a line that is an object, and something after it. */
+static bool has_lines(const str *text) {
+    const char *at = str_cstr(text), *end = at + text->len, *stop = line_end(at, end);
+    while (stop < end && is_blank(at, stop)) {
+        at = stop + 1;
+        stop = line_end(at, end);
+    }
+    json_t *first = json_loadb(at, (size_t)(stop - at), JSON_ALLOW_NUL, NULL);
+    const bool record = json_is_object(first);
+    json_decref(first);
+    if (!record) return false;
+    for (; stop < end; stop = line_end(at, end)) {
+        at = stop + 1;
+        if (!is_blank(at, line_end(at, end))) return true;
+    }
+    return false;
+}
+
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), k = strlen(end);
     return n >= k && strcmp(text + n - k, end) == 0;
@@ -259,6 +303,7 @@ static status run_file(graph_run_request *r, error *err) {
     const char *slash = strrchr(r->input, '/');
     if (slash) str_add(&folder, r->input, slash == r->input ? 1 : (size_t)(slash - r->input));
     status st = file_read(&text, r->input, RECORD_MAX_BYTES, err);
+    if (st == CHURON_OK && strcmp(r->input, "-") == 0) lines = has_lines(&text);
     if (st == CHURON_OK) {
         st = lines ? run_lines(r, &text, r->input, slash ? str_cstr(&folder) : NULL, err)
                    : run_json_text(r, str_cstr(&text), text.len, r->input, true,
@@ -328,6 +373,22 @@ static int print_answer(graph_run_request *r, const char *path) {
     return code;
 }
 
+/* Makes the folder and those that it lies in. */
+static status make_folders(const char *path, error *err) {
+    str part = {0};
+    str_cat(&part, path);
+    status st = str_check(&part, err);
+    for (size_t i = 1; st == CHURON_OK && i <= part.len; i++) {
+        if (i < part.len && part.data[i] != '/') continue;
+        part.data[i] = '\0';
+        if (mkdir(part.data, 0777) != 0 && errno != EEXIST && i == part.len)
+            st = error_set(err, CHURON_IO, "%s: cannot make the folder: %s", path, strerror(errno));
+        if (i < part.len) part.data[i] = '/';
+    }
+    str_free(&part);
+    return st;
+}
+
 static int run_graph(graph_run_request *r) {
     error err;
     str path = {0};
@@ -347,16 +408,14 @@ static int run_graph(graph_run_request *r) {
     o.providers = r->providers.names;
     o.n_providers = r->providers.n;
     TRY_GOTO(store_resolve(r->model, &path, &err));
-    if (r->output_dir && mkdir(r->output_dir, 0777) != 0 && errno != EEXIST) {
-        st = error_set(&err, CHURON_IO, "%s: cannot make the folder: %s", r->output_dir, strerror(errno));
-        goto cleanup;
-    }
+    if (r->output_dir) TRY_GOTO(make_folders(r->output_dir, &err));
     o.deadline = timeout_deadline(r->timeout);
     TRY_GOTO(graph_open(&r->g, str_cstr(&path), &o, &err));
     TRY_GOTO(graph_session_create(&r->session, r->g, &err));
     r->inputs = mem_calloc(graph_n_inputs(r->g) + 1, sizeof(value));
     r->outputs = mem_calloc(graph_n_outputs(r->g) + 1, sizeof(value));
-    if (!r->inputs || !r->outputs) TRY_GOTO(error_no_memory(&err, "values", 0));
+    r->noted = mem_calloc(graph_n_outputs(r->g) + 1, sizeof *r->noted);
+    if (!r->inputs || !r->outputs || !r->noted) TRY_GOTO(error_no_memory(&err, "values", 0));
     r->load_s = clock_seconds() - started;
     r->out = json_out_begin(&r->text);
     usage = true;
@@ -372,6 +431,7 @@ cleanup:
     }
     mem_free(r->inputs);
     mem_free(r->outputs);
+    mem_free(r->noted);
     graph_session_free(r->session);
     graph_close(r->g);
     str_free(&r->text);
@@ -392,7 +452,9 @@ int graph_cmd_run(int argc, char **argv) {
          .target = &r.input,
          .value = "FILE",
          .shortcut = 'i',
-         .help = "the same from a .json, .jsonl, .csv (with a header) or .npy file; - reads JSON from stdin"},
+         .help =
+             "the same from a .json, .jsonl, .csv (with a header) or .npy file; - reads JSON or JSON lines "
+             "from stdin"},
         {.name = "input",
          .kind = ARG_LIST,
          .target = &r.files,
@@ -402,7 +464,7 @@ int graph_cmd_run(int argc, char **argv) {
          .kind = ARG_STRING,
          .target = &r.output_dir,
          .value = "DIR",
-         .help = "writes every output to DIR/NAME.npy"},
+         .help = "writes every output to DIR/NAME.npy (sequences and maps: NAME.json)"},
         {.name = "no-pass",
          .kind = ARG_LIST,
          .target = &r.no_pass,
@@ -435,8 +497,9 @@ int graph_cmd_run(int argc, char **argv) {
         code = cli_finish(EXIT_YES);
     } else if (outcome == ARGS_RUN) {
         r.model = argv[0];
-        code = r.record && r.input ? args_wrong(&c, "--record", "--record or -i, one of them", "both")
-                                   : run_graph(&r);
+        code = r.output_dir && !*r.output_dir ? args_wrong(&c, "--output-dir", "a folder", "nothing")
+               : r.record && r.input ? args_wrong(&c, "--record", "--record or -i, one of them", "both")
+                                     : run_graph(&r);
     }
     args_list_free(&r.files);
     args_list_free(&r.no_pass);

@@ -107,8 +107,11 @@ static void write_comparison(graph_verify *v, const char *name, comparison c, co
         if (why->len) json_out_cstr(&v->json, "why", why->data);
         json_out_end_object(&v->json);
     } else {
-        str_fmt(&v->text, "%s %s: max_abs %.3g, max_rel %.3g%s%s\n", c.same ? "same     " : "DIFFERENT", name,
-                c.max_abs, c.max_rel, why->len ? ": " : "", str_cstr(why));
+        str_cat(&v->text, c.same ? "same      " : "DIFFERENT ");
+        cli_text(&v->text, name, SIZE_MAX);
+        str_fmt(&v->text, ": max_abs %.3g, max_rel %.3g%s", c.max_abs, c.max_rel, why->len ? ": " : "");
+        cli_text(&v->text, str_cstr(why), SIZE_MAX);
+        str_put(&v->text, '\n');
     }
 }
 

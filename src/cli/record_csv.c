@@ -4,6 +4,8 @@
 
 #include "pipeline/element.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static status put_cell(const csv *c, size_t row, size_t column, tensor *t, size_t at, error *err) {
@@ -57,6 +59,28 @@ static status refuse_other_columns(const csv *c, const graph *g, error *err) {
     return CHURON_OK;
 }
 
+static bool is_number(const char *cell) {
+    char *end;
+    if (!*cell || cell[strspn(cell, "+-0123456789.eE")]) return false;
+    (void)strtod(cell, &end);
+    return !*end;
+}
+
+/* A table without a header would lose its first row. "0,1,2,…" is how tables of unnamed columns are written.
+ */
+static status refuse_numbers(const csv *c, error *err) {
+    bool counted = c->n_columns > 1;
+    for (size_t k = 0; k < c->n_columns; k++) {
+        char number[24];
+        if (!is_number(c->cells[k])) return CHURON_OK;
+        snprintf(number, sizeof number, "%zu", k);
+        counted = counted && strcmp(number, c->cells[k]) == 0;
+    }
+    if (counted) return CHURON_OK;
+    return error_set(err, CHURON_INVALID, "line %zu: expected a header of names, got the number '%.80s'",
+                     c->lines[0], c->cells[0]);
+}
+
 static status take_table(const csv *c, const graph *g, value *inputs, error *err) {
     size_t n = graph_n_inputs(g), named = 0, open = 0, last = 0;
     for (size_t i = 0; i < n; i++) {
@@ -65,6 +89,7 @@ static status take_table(const csv *c, const graph *g, value *inputs, error *err
         open++;
         last = i;
     }
+    if (named == 0) TRY(refuse_numbers(c, err));
     if (named == 0 && open == 1) {
         graph_port p = graph_input(g, last);
         return take_columns(c, 0, c->n_columns, &p, &inputs[last], err);

@@ -208,6 +208,7 @@ status kernels_select(const kernels **out, error *err) {
     static const char *const names[KERNEL_ISA_COUNT] = {"ref", "avx2", "avx512"};
     const char *wanted = getenv("CHURON_CPU");
     *out = NULL;
+    if (wanted && !*wanted) wanted = NULL;
     for (int isa = KERNEL_ISA_COUNT - 1; isa >= 0; isa--) {
         bool named = wanted != NULL && strcmp(wanted, names[isa]) == 0;
         if (wanted != NULL && !named) continue;
