@@ -35,7 +35,6 @@ static void give_answer(bundle_run *r, size_t i, const pipeline_answer *a) {
     } else if (r->common.json) {
         json_out_object(&r->j, NULL);
         json_out_cstr(&r->j, "error", a->message);
-        if (r->records.lines[i]) json_out_uint(&r->j, "line", r->records.lines[i]);
         json_out_end_object(&r->j);
     } else {
         cli_error("run: %s: %s", bundle_records_place(&r->records, i, place, sizeof place), a->message);
