@@ -167,6 +167,13 @@ static status dft_axis(const op_node *n, int64_t axis, size_t rank, size_t *out,
     return CHURON_OK;
 }
 
+/* Shapes know a number only where there is one: what a kernel reads as one is looked at again. */
+static status one_element(op_run *r, size_t i, const char *name, error *err) {
+    const tensor *t = run_in(r, i);
+    if (!t || t->count == 1) return CHURON_OK;
+    return run_error(r, err, CHURON_INVALID, "%s: one element expected, got %zu", name, t->count);
+}
+
 static bool scalar_value(const op_shapes *s, size_t i, dim *out) {
     size_t n;
     const dim *v;
@@ -235,6 +242,8 @@ static status dft_run(op_run *r, error *err) {
     void *to, *memory;
     tensor *y;
     size_t axis;
+    TRY(one_element(r, 1, "dft_length", err));
+    TRY(one_element(r, 2, "axis", err));
     TRY(real_out(r, 0, ELEM_F64, &y, &to, err));
     if (y->count == 0) return CHURON_OK;
     TRY(real_in(r, 0, ELEM_F64, &from, err));
@@ -312,6 +321,8 @@ static status stft_run(op_run *r, error *err) {
     const void *from, *weights;
     void *to, *memory;
     tensor *y;
+    TRY(one_element(r, 1, "frame_step", err));
+    TRY(one_element(r, 3, "frame_length", err));
     TRY(real_out(r, 0, ELEM_F64, &y, &to, err));
     TRY(real_in(r, 0, ELEM_F64, &from, err));
     TRY(real_in(r, 2, ELEM_F64, &weights, err));
@@ -437,6 +448,9 @@ static status mel_infer(op_shapes *s, error *err) {
 static status mel_run(op_run *r, error *err) {
     tensor *y;
     void *to, *memory;
+    static const char *const names[] = {"num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz",
+                                        "upper_edge_hertz"};
+    for (size_t i = 0; i < 5; i++) TRY(one_element(r, i, names[i], err));
     TRY(real_out(r, 0, ELEM_F64, &y, &to, err));
     int64_t bins = y->dims[1], rows = y->dims[0], length = int_at(run_in(r, 1), 0),
             rate = int_at(run_in(r, 2), 0);
