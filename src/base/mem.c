@@ -100,6 +100,10 @@ void *mem_pages(size_t bytes) {
     return raw + head;
 }
 
+void mem_pages_ordinary(void *p, size_t bytes) {
+    (void)madvise(p, bytes, MADV_NOHUGEPAGE);
+}
+
 void mem_pages_populate(void *p, size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
     (void)madvise(p, bytes, MADV_POPULATE_WRITE);

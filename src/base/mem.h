@@ -22,6 +22,9 @@ char *mem_strndup(const char *s, size_t n); /* copies n bytes and adds a zero */
 /* Large, page-aligned, zeroed memory, on huge pages where the system grants them. Freed by mem_pages_free
  * with the same size. */
 void *mem_pages(size_t bytes);
+/* No huge pages for this memory, which nobody has written yet: where much is asked for at once, the system
+ * may spend longer on finding them than they save. */
+void mem_pages_ordinary(void *p, size_t bytes);
 /* Has the system give the memory of a range of mem_pages now instead of at its first write; its content
  * stays. A piece of advice: where the system does not know it, nothing happens. */
 void mem_pages_populate(void *p, size_t bytes);

@@ -165,8 +165,9 @@ status op_error(const op_node *n, error *err, status code, const char *fmt, ...)
 
 void *pack_state(const op_pack *p);
 /* Memory for what is packed: 64-byte aligned, not initialised, the program's, which frees it. Weights lie
- * there one behind the other, from 2 MiB on on huge pages where the system grants them, since a processor
- * that walks page tables for every 4 KiB reads a third to a half slower. NULL: no memory. */
+ * there one behind the other, in blocks of 2 to 16 MiB on huge pages where the system grants them, since a
+ * processor that walks page tables for every 4 KiB reads slower; larger ones on ordinary pages, since
+ * hundreds of megabytes of huge pages took the system seconds to find. NULL: no memory. */
 void *pack_memory(op_pack *p, size_t bytes);
 /* Before all of these bytes, which nobody has written yet, are written: pages at once cost a third of pages
  * one by one. */

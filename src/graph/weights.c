@@ -9,7 +9,6 @@
 
 enum {
     TRIM_BYTES = 16 << 20,     /* of heap that was freed before it goes back to the system */
-    EXPECT_BYTES = 128 << 10,  /* of memory that is asked for at once */
     PARALLEL_BYTES = 128 << 10 /* of weights that pay for waking threads */
 };
 
@@ -125,6 +124,7 @@ void *pack_memory(op_pack *p, size_t bytes) {
         size = size < bytes + HEAD ? bytes + HEAD : size;
         b = mem_pages(size);
         if (!b) return NULL;
+        if (size > MOST_BLOCK) mem_pages_ordinary(b, size);
         *b = (weights_block){.next = p->program->weights, .bytes = size, .used = HEAD};
         p->program->weights = b;
     }
@@ -201,7 +201,8 @@ static void *scratch(op_pack *p, size_t bytes) {
 void pack_expect(const op_pack *p, void *to, size_t bytes) {
     const size_t page = 4096, before = (page - (uintptr_t)to % page) % page;
     (void)p;
-    if (bytes >= EXPECT_BYTES) mem_pages_populate((char *)to + before, (bytes - before) / page * page);
+    /* A block of its own has ordinary pages; huge ones come as they are touched. */
+    if (bytes > MOST_BLOCK) mem_pages_populate((char *)to + before, (bytes - before) / page * page);
 }
 
 void pack_done(op_pack *p, const void *from, size_t bytes) {
