@@ -3,19 +3,10 @@
 #include "graph/ops/blocked.h"
 
 #include "base/mem.h"
+#include "graph/ops/window.h"
 
 #include <math.h>
 #include <string.h>
-
-static dim pool_out(op_shapes *s, const blocked_pool *st, dim in, size_t pad, size_t end, size_t kernel,
-                    size_t stride) {
-    const dim room = dim_sub(s, dim_add(s, in, (dim)(pad + end)), (dim)kernel);
-    if (!st->ceil) return dim_add(s, dim_div_floor(s, room, (dim)stride), 1);
-    dim out = dim_add(s, dim_div_ceil(s, room, (dim)stride), 1);
-    /* A window that begins in the padding behind the image is left out. */
-    if (dim_known(out) && dim_known(in) && (out - 1) * (dim)stride >= in + (dim)pad) out--;
-    return out;
-}
 
 static status infer(op_shapes *s, error *err) {
     const blocked_pool *st = shapes_state(s);
@@ -27,8 +18,8 @@ static status infer(op_shapes *s, error *err) {
     }
     dim out[BLOCKED_RANK] = {in[0], in[1], 1, 1, CONV_BLOCK};
     if (st->kind != BLOCKED_MEAN) {
-        out[2] = pool_out(s, st, in[2], st->pad_top, st->end_h, st->kernel_h, st->stride_h);
-        out[3] = pool_out(s, st, in[3], st->pad_left, st->end_w, st->kernel_w, st->stride_w);
+        out[2] = window_count(s, st->ceil, in[2], st->pad_top, st->end_h, st->kernel_h, st->stride_h);
+        out[3] = window_count(s, st->ceil, in[3], st->pad_left, st->end_w, st->kernel_w, st->stride_w);
     }
     return shapes_out(s, 0, BLOCKED_RANK, out, err);
 }
@@ -54,51 +45,20 @@ static void mean_part(void *ctx, size_t from, size_t to) {
     }
 }
 
-/* The part of a window that lies inside: [*from, *to). */
-static void inside(size_t o, size_t stride, size_t pad, size_t kernel, size_t in, size_t *from, size_t *to) {
-    const size_t begin = o * stride, end = begin + kernel;
-    *from = begin > pad ? begin - pad : 0;
-    *to = end > pad ? end - pad : 0;
-    if (*to > in) *to = in;
-    if (*from > *to) *from = *to;
-}
-
-/* Offsets, from the image's beginning, of what lies in rows [y0, y1) and columns [x0, x1). */
-static size_t list_taps(const pool_job *j, size_t y0, size_t y1, size_t x0, size_t x1, ptrdiff_t *taps) {
-    size_t n = 0;
-    for (size_t y = y0; y < y1; y++) {
-        for (size_t x = x0; x < x1; x++) taps[n++] = (ptrdiff_t)((y * j->in_w + x) * CONV_BLOCK);
-    }
-    return n;
-}
-
-/* What the sum of a window is divided by; 0: it is a maximum. With padding counted, the window is clipped at
- * the far padding only (ceil mode may reach beyond). */
+/* What the sum of a window is divided by; 0: it is a maximum. */
 static float divisor_of(const pool_job *j, size_t oy, size_t ox, size_t inner) {
     const blocked_pool *st = j->st;
     if (st->kind != BLOCKED_AVERAGE) return 0.0f;
     if (!st->count_padding) return (float)inner;
-    size_t high = oy * st->stride_h + j->kernel_h, wide = ox * st->stride_w + j->kernel_w;
-    const size_t most_h = j->in_h + st->pad_top + st->end_h, most_w = j->in_w + st->pad_left + st->end_w;
-    high = (high < most_h ? high : most_h) - oy * st->stride_h;
-    wide = (wide < most_w ? wide : most_w) - ox * st->stride_w;
-    return (float)(high * wide);
-}
-
-/* Windows whose columns all lie inside, [*from, *to), share one list of taps. */
-static void whole_columns(const pool_job *j, size_t *from, size_t *to) {
-    const size_t stride = j->st->stride_w, pad = j->st->pad_left;
-    *from = (pad + stride - 1) / stride;
-    *to = j->in_w + pad >= j->kernel_w ? (j->in_w + pad - j->kernel_w) / stride + 1 : 0;
-    if (*to > j->out_w) *to = j->out_w;
-    if (*from > *to) *from = *to;
+    return (float)(window_padded(oy, st->stride_h, st->pad_top, st->end_h, j->kernel_h, j->in_h) *
+                   window_padded(ox, st->stride_w, st->pad_left, st->end_w, j->kernel_w, j->in_w));
 }
 
 static void one_pixel(const pool_job *j, const float *x, size_t oy, size_t y0, size_t y1, size_t ox,
                       ptrdiff_t *taps, float *y) {
     size_t x0, x1;
-    inside(ox, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &x0, &x1);
-    const size_t n = list_taps(j, y0, y1, x0, x1, taps);
+    window_inside(ox, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &x0, &x1);
+    const size_t n = window_taps(j->in_w, CONV_BLOCK, y0, y1, x0, x1, taps);
     if (n) {
         j->k->pool_row(x, 0, taps, n, divisor_of(j, oy, ox, n), y, 1);
         return;
@@ -110,18 +70,18 @@ static void window_part(void *ctx, size_t from, size_t to) {
     const pool_job *j = ctx;
     ptrdiff_t taps[BLOCKED_POOL_TAPS];
     size_t whole0, whole1;
-    whole_columns(j, &whole0, &whole1);
+    window_whole(j->out_w, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &whole0, &whole1);
     for (size_t i = from; i < to; i++) {
         const size_t b = i / j->out_h, oy = i % j->out_h;
         const float *x = j->x + b * j->in_h * j->in_w * CONV_BLOCK;
         float *y = j->y + i * j->out_w * CONV_BLOCK;
         size_t y0, y1;
-        inside(oy, j->st->stride_h, j->st->pad_top, j->kernel_h, j->in_h, &y0, &y1);
+        window_inside(oy, j->st->stride_h, j->st->pad_top, j->kernel_h, j->in_h, &y0, &y1);
         const size_t n = (y1 - y0) * j->kernel_w;
         size_t ox = 0;
         for (; ox < whole0; ox++) one_pixel(j, x, oy, y0, y1, ox, taps, y + ox * CONV_BLOCK);
         if (n && whole0 < whole1) {
-            (void)list_taps(j, y0, y1, 0, j->kernel_w, taps);
+            (void)window_taps(j->in_w, CONV_BLOCK, y0, y1, 0, j->kernel_w, taps);
             const float *first = x + (whole0 * j->st->stride_w - j->st->pad_left) * CONV_BLOCK;
             j->k->pool_row(first, j->st->stride_w * CONV_BLOCK, taps, n, divisor_of(j, oy, whole0, n),
                            y + whole0 * CONV_BLOCK, whole1 - whole0);

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "graph/ops/nn.h"
+#include "graph/ops/window.h"
 
 #include <string.h>
 
@@ -14,15 +15,6 @@ static status not_known(op_shapes *s) {
 
 /* ---- pools ------------------------------------------------------------------------------------------ */
 
-static dim pool_out(op_shapes *s, bool up, dim in, size_t pad, size_t end, size_t kernel, size_t stride) {
-    const dim room = dim_sub(s, dim_add(s, in, (dim)(pad + end)), (dim)kernel);
-    if (!up) return dim_add(s, dim_div_floor(s, room, (dim)stride), 1);
-    dim out = dim_add(s, dim_div_ceil(s, room, (dim)stride), 1);
-    /* A window that begins in the padding behind the image is left out. */
-    if (dim_known(out) && dim_known(in) && (out - 1) * (dim)stride >= in + (dim)pad) out--;
-    return out;
-}
-
 static status pool_infer(op_shapes *s, error *err) {
     const qimage_pool *st = shapes_state(s);
     size_t rank;
@@ -31,8 +23,8 @@ static status pool_infer(op_shapes *s, error *err) {
     if (!shapes_in(s, 0, &rank, &x)) return not_known(s);
     dim out[QIMAGE_RANK] = {x[0], 1, 1, x[3]};
     if (!st->global) {
-        out[1] = pool_out(s, st->ceil, x[1], st->pad_top, st->end_h, st->kernel_h, st->stride_h);
-        out[2] = pool_out(s, st->ceil, x[2], st->pad_left, st->end_w, st->kernel_w, st->stride_w);
+        out[1] = window_count(s, st->ceil, x[1], st->pad_top, st->end_h, st->kernel_h, st->stride_h);
+        out[2] = window_count(s, st->ceil, x[2], st->pad_left, st->end_w, st->kernel_w, st->stride_w);
     }
     return shapes_out(s, 0, QIMAGE_RANK, out, err);
 }
@@ -47,42 +39,12 @@ typedef struct pool_job {
     ptrdiff_t *taps; /* global: those of all pixels */
 } pool_job;
 
-/* The part of a window that lies inside: [*from, *to). */
-static void inside(size_t o, size_t stride, size_t pad, size_t kernel, size_t in, size_t *from, size_t *to) {
-    const size_t begin = o * stride, end = begin + kernel;
-    *from = begin > pad ? begin - pad : 0;
-    *to = end > pad ? end - pad : 0;
-    if (*to > in) *to = in;
-    if (*from > *to) *from = *to;
-}
-
-static size_t list_taps(const pool_job *j, size_t y0, size_t y1, size_t x0, size_t x1, ptrdiff_t *taps) {
-    size_t n = 0;
-    for (size_t y = y0; y < y1; y++) {
-        for (size_t x = x0; x < x1; x++) taps[n++] = (ptrdiff_t)((y * j->in_w + x) * j->channels);
-    }
-    return n;
-}
-
-/* What the sum of a window is divided by. With padding counted, the window is clipped at the far padding only
- * (ceil mode may reach beyond). */
+/* What the sum of a window is divided by. */
 static float divisor_of(const pool_job *j, size_t oy, size_t ox, size_t taps) {
     const qimage_pool *st = j->st;
     if (!st->count_padding) return (float)taps;
-    size_t high = oy * st->stride_h + j->kernel_h, wide = ox * st->stride_w + j->kernel_w;
-    const size_t most_h = j->in_h + st->pad_top + st->end_h, most_w = j->in_w + st->pad_left + st->end_w;
-    high = (high < most_h ? high : most_h) - oy * st->stride_h;
-    wide = (wide < most_w ? wide : most_w) - ox * st->stride_w;
-    return (float)(high * wide);
-}
-
-/* Windows whose columns all lie inside, [*from, *to), share one list of taps. */
-static void whole_columns(const pool_job *j, size_t *from, size_t *to) {
-    const size_t stride = j->st->stride_w, pad = j->st->pad_left;
-    *from = (pad + stride - 1) / stride;
-    *to = j->in_w + pad >= j->kernel_w ? (j->in_w + pad - j->kernel_w) / stride + 1 : 0;
-    if (*to > j->out_w) *to = j->out_w;
-    if (*from > *to) *from = *to;
+    return (float)(window_padded(oy, st->stride_h, st->pad_top, st->end_h, j->kernel_h, j->in_h) *
+                   window_padded(ox, st->stride_w, st->pad_left, st->end_w, j->kernel_w, j->in_w));
 }
 
 static qpool pool_of(const pool_job *j, const ptrdiff_t *taps, size_t n, float divisor) {
@@ -103,8 +65,8 @@ static qpool pool_of(const pool_job *j, const ptrdiff_t *taps, size_t n, float d
 static void one_pixel(const pool_job *j, const uint8_t *x, size_t oy, size_t y0, size_t y1, size_t ox,
                       ptrdiff_t *taps, uint8_t *y) {
     size_t x0, x1;
-    inside(ox, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &x0, &x1);
-    const size_t n = list_taps(j, y0, y1, x0, x1, taps);
+    window_inside(ox, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &x0, &x1);
+    const size_t n = window_taps(j->in_w, j->channels, y0, y1, x0, x1, taps);
     const qpool p = pool_of(j, taps, n, n ? divisor_of(j, oy, ox, n) : 1.0f);
     j->k->qpool_row(&p, x, y, 1);
 }
@@ -113,16 +75,16 @@ static void pool_rows(void *ctx, size_t from, size_t to) {
     const pool_job *j = ctx;
     ptrdiff_t taps[QIMAGE_POOL_TAPS];
     size_t whole0, whole1;
-    whole_columns(j, &whole0, &whole1);
+    window_whole(j->out_w, j->st->stride_w, j->st->pad_left, j->kernel_w, j->in_w, &whole0, &whole1);
     for (size_t i = from; i < to; i++) {
         const size_t oy = i % j->out_h;
         const uint8_t *x = j->x + i / j->out_h * j->in_h * j->in_w * j->channels;
         uint8_t *y = j->y + i * j->out_w * j->channels;
         size_t y0, y1, ox = 0;
-        inside(oy, j->st->stride_h, j->st->pad_top, j->kernel_h, j->in_h, &y0, &y1);
+        window_inside(oy, j->st->stride_h, j->st->pad_top, j->kernel_h, j->in_h, &y0, &y1);
         for (; ox < whole0; ox++) one_pixel(j, x, oy, y0, y1, ox, taps, y + ox * j->channels);
         if (y0 < y1 && whole0 < whole1) {
-            const size_t n = list_taps(j, y0, y1, 0, j->kernel_w, taps);
+            const size_t n = window_taps(j->in_w, j->channels, y0, y1, 0, j->kernel_w, taps);
             const qpool p = pool_of(j, taps, n, divisor_of(j, oy, whole0, n));
             j->k->qpool_row(&p, x + (whole0 * j->st->stride_w - j->st->pad_left) * j->channels,
                             y + whole0 * j->channels, whole1 - whole0);
@@ -166,7 +128,7 @@ static status pool_run_op(op_run *r, error *err) {
     }
     TRY(run_scratch(r, (j.in_h * j.in_w + 1) * sizeof(ptrdiff_t), &memory, err));
     j.taps = memory;
-    (void)list_taps(&j, 0, j.in_h, 0, j.in_w, j.taps);
+    (void)window_taps(j.in_w, j.channels, 0, j.in_h, 0, j.in_w, j.taps);
     run_parallel(r, (size_t)x->dims[0], (double)x->count * 0.05, pool_images, &j);
     return CHURON_OK;
 }
