@@ -97,6 +97,14 @@ def inception(n):
     return [n.op("Relu", n.norm(y, 73)), n.op("Sigmoid", z)]
 
 
+def pooled(n):
+    """Windows that reach beyond the far padding, with and without padding in what they are divided by."""
+    x = n.conv("x", 3, 32, 3, pads=[1] * 4)
+    x = n.op("AveragePool", x, kernel_shape=[3, 4], strides=[2, 3], pads=[1, 2, 1, 1], ceil_mode=1, count_include_pad=1)
+    x = n.op("AveragePool", n.conv(x, 32, 32, 1), kernel_shape=[2, 3], strides=[2, 2], pads=[0, 1, 1, 0], ceil_mode=1)
+    return [x, n.op("MaxPool", n.conv(x, 32, 16, 1), kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, ceil_mode=1)]
+
+
 def mobile(n):
     """Depthwise and grouped convolutions, squeeze and excitation, functions in pieces."""
     x = n.conv("x", 3, 32, 3, strides=[2, 2], pads=[1, 1, 1, 1])
@@ -283,7 +291,7 @@ def left_alone(n):
     return [x, y, z, v, n.op("Reciprocal", n.op("Add", n.conv(u, 17, 5, 1), n.scalar(50.0)))]
 
 
-NETS = [residual, inception, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, scaled, generator, local, channels_last, left_alone]
+NETS = [residual, inception, pooled, mobile, gelu, line, decoder, shuffled, upsample, dense, dynamic, few, scaled, generator, local, channels_last, left_alone]
 
 
 @pytest.mark.parametrize("seed", range(3))
